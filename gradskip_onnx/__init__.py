@@ -1,0 +1,1 @@
+"""Explain a vision transformer from its ONNX file alone."""

@@ -1,0 +1,1 @@
+"""Reverse-mode differentiation from ONNX graph to ONNX graph."""

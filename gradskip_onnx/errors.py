@@ -1,0 +1,38 @@
+"""Every error a user can cause, each with the exit code the command line gives it; imports nothing."""
+
+
+class GradskipError(Exception):
+    """A failure that is explained in one line: what, where, got what, try what."""
+
+    exit_code = 2
+
+
+class InputError(GradskipError):
+    """An image, option, label or output path that cannot be used."""
+
+
+class ModelError(GradskipError):
+    """A file that is no usable ONNX model: truncated, not ONNX, weights missing or not finite."""
+
+
+class UnsupportedModelError(GradskipError):
+    """A sound ONNX model that cannot be explained; `code` is stable, for scripts."""
+
+    exit_code = 3
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{message} [{code}]")
+        self.code = code
+
+
+class MissingRuleError(UnsupportedModelError):
+    """An operator between the blocks and the score that has no gradient rule."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("no-gradient-rule", message)
+
+
+class DeviceError(GradskipError):
+    """The device asked for is not there, or no ONNX Runtime is installed."""
+
+    exit_code = 4

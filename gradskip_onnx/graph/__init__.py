@@ -1,0 +1,1 @@
+"""Reading model files: loading, indexing, patterns, proofs and the architecture they add up to."""

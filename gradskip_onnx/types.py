@@ -1,0 +1,177 @@
+"""The frozen objects that flow through the pipeline, in the order in which they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Dims = tuple[int | None, ...]  # None: the dimension follows the batch size
+Grid = tuple[int, int]  # rows, columns
+Task = Literal["classification", "segmentation"]
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+def read_only(array: Array) -> Array:
+    """A view of `array` that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A model file as it was given; external weights stay in `folder` until somebody needs them."""
+
+    name: str
+    sha256: str
+    opset: Mapping[str, int]
+    model: onnx.ModelProto
+    folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFact:
+    """Shape and element type of one tensor, seen in a dry run."""
+
+    dims: Dims
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Something that looked like `pattern` and was not taken for it."""
+
+    pattern: str
+    node: str
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A claim about the graph and the number measured for it on a probe input."""
+
+    claim: str
+    where: str
+    measured: float
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.measured <= self.bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One transformer block; the names are tensors of the model, the layouts say what their axes are.
+
+    Layout letters: b image, n token, y x rows and columns of tokens, d channel, h head, q query, k key; letters
+    in parentheses share an axis, the first of them varying slowest.
+    """
+
+    index: int
+    stage: int
+    tokens_in: str
+    tokens_out: str
+    attention: str
+    branch: str  # what the attention adds to the residual stream
+    heads: int
+    grid: Grid
+    reduction: int = 1  # each key stands for a square of this many tokens a side
+    special: tuple[int, ...] = ()  # positions of tokens that are no patch (class, distillation, registers)
+    tokens_layout: str = "bnd"
+    attention_layout: str = "bhqk"
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """What the graph turned out to be; every claim in it has a proof."""
+
+    task: Task
+    input: str
+    input_dims: tuple[int, int, int]  # channels, height, width
+    input_layout: Literal["bchw", "bhwc"]
+    logits: str
+    classes: int
+    blocks: tuple[Block, ...]
+    proofs: tuple[Proof, ...] = ()
+    unmatched: tuple[Mismatch, ...] = ()
+
+    @property
+    def grid(self) -> Grid:
+        """The finest token grid: that of the first block."""
+        return self.blocks[0].grid
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a method wants to see of a pass; nobody else decides what is exposed."""
+
+    attention: bool = False
+    tokens_in: bool = False
+    tokens_out: bool = False
+    branch: bool = False
+    attention_gradients: bool = False
+    tokens_in_gradients: bool = False
+    tokens_out_gradients: bool = False
+    branch_gradients: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A copy of the model whose outputs are what a method needs; maps go from model tensor to output name."""
+
+    model: onnx.ModelProto
+    folder: Path | None
+    logits: str
+    values: Mapping[str, str]
+    gradients: Mapping[str, str]
+    ruleset: str
+    score: str
+    target_input: str | None = None  # (B,) int64, negative: the predicted class
+    region_input: str | None = None  # (B, h, w) float32 pixel weights, negative: the pixels predicted as the class
+    target_output: str | None = None  # (B,) int64, the class whose score was differentiated
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """One image's pass. Arrays are in canonical order: tokens (N, d), attention (heads, N, keys)."""
+
+    input: Array  # as fed to the model, without the batch axis
+    logits: Array  # (classes,) or (classes, h, w)
+    target: int
+    values: Mapping[str, Array]
+    gradients: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockFacts:
+    """What happened to the relevance at one block, for those who must check it."""
+
+    index: int
+    head_weights: tuple[float, ...]
+    flow: tuple[float, ...]
+    gini: tuple[float, ...]
+    gate: float  # share of the branch; the skip path gets the rest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relevance:
+    """Token scores of one image on its patch grid."""
+
+    scores: Array  # (rows, columns)
+    method: str
+    options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    checks: Mapping[str, float] = field(default_factory=lambda: EMPTY)
+    blocks: tuple[BlockFacts, ...] = ()
+    notes: tuple[str, ...] = ()
