@@ -1,0 +1,214 @@
+"""GradSkip: relevance carried back block by block, split between attention and skip path by gradients.
+
+Buratti et al., "Gradient-Skipping Relevance Propagation for Efficient Explainability of Vision Transformers"; the
+equations as implemented, and what each option answers, are in docs/gradskip.md. A, G, R, W are the paper's symbols:
+attention, gradient of the score at the tokens of a block, relevance, weighted attention. T is the paper's O: tokens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from ..errors import UnsupportedModelError
+from ..types import Architecture, Array, BlockFacts, Needs, Relevance, Trace, read_only
+from . import Method, method
+from .gates import GATES, share
+from .heads import Heads, chunks, weigh
+from .options import check, option
+from .patches import Patches
+from .route import Route, route
+from .windows import cell_shares, cells, window_mean, window_spread
+
+READINGS: Mapping[str, str] = {"output": "tokens_out", "input": "tokens_in", "branch": "branch"}  # what T and G are
+
+GUARDS: Mapping[str, str] = {
+    "zero_rows": "rows of the weighted attention were zero: those tokens kept their relevance",
+    "uniform_flow": "blocks had no gradient flow: all heads got the same flow",
+    "empty_heads": "heads attended to no patch: their Gini was taken as 0",
+    "uniform_heads": "blocks had neither flow nor sparsity: all heads got the same weight",
+    "even_gates": "gates were undefined: half went through the branch, half through the skip path",
+    "uniform_cells": "cells of a stage change had no weight: their relevance was spread evenly",
+    "uniform_start": "starts had a gradient but no gradient times token: all tokens started equal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GradSkipOptions:
+    """The switches; the defaults are the literal reading of the paper."""
+
+    alpha: float = option(0.5, "share of gradient flow in the head weights, the rest is sparsity", low=0.0, high=1.0)
+    gamma: float = option(0.25, "heads with less than this share of the strongest flow are dropped", low=0.0, high=1.0)
+    eps: float = option(1e-12, "the paper's small constant", low=1e-300, high=1e-3)
+    tokens: str = option("output", "what the tokens of a block are", choices=tuple(READINGS))
+    gate: str = option("output", "what the skip path is weighed against", choices=tuple(GATES))
+    start: int = option(0, "number of the block to start at; 0: the last one with a gradient at its patches", low=0)
+    steps: int = option(-1, "blocks to go back through, 0: none; -1: all but the first, as printed", low=-1)
+    flow: str = option("tokens", "where the gradient of the head flow is taken", choices=("tokens", "input"))
+    gini: str = option("head", "sparsity over a whole head, or the mean over its rows", choices=("head", "row"))
+    weight: str = option("query", "whose gradient weighs the attention", choices=("query", "key"))
+    renorm_rows: bool = option(False, "make attention rows sum to 1 again after special tokens are dropped")
+    rescale: bool = option(True, "bring the gradients of all blocks to the same norm (no effect on the map)")
+    conserve: bool = option(True, "restore the sum of relevance after each block (no effect on the map)")
+    stages: str = option("all", "stages propagated through, or one start for each", choices=("all", "last", "each"))
+    transition: str = option("uniform", "how relevance enters a finer stage", choices=("uniform", "gradient"))
+
+    def __post_init__(self) -> None:
+        check("gradskip", self)
+
+
+def needs(options: GradSkipOptions) -> Needs:
+    """The tokens read and their gradients, and what the gate, the heads and the head flow look at on the way."""
+    reading, moves = READINGS[options.tokens], options.steps != 0
+    by_branch, by_attention = moves and options.gate == "branch", moves and options.gate == "attention"
+    return Needs(
+        attention=moves,
+        tokens_in=moves or reading == "tokens_in",
+        tokens_out=reading == "tokens_out" or by_branch,
+        branch=reading == "branch" or by_attention,
+        tokens_in_gradients=reading == "tokens_in" or (moves and options.flow == "input"),
+        tokens_out_gradients=reading == "tokens_out" or by_branch,
+        branch_gradients=reading == "branch" or by_attention,
+    )
+
+
+def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions) -> Relevance:
+    """Scores on the finest grid reached; non-negative, sum 1."""
+    walk = _Walk.of(trace, architecture, options)
+    path, events, facts = walk.path, walk.events, []
+    R = path.starts[path.first] * walk.initial(path.first)
+    drift = 0.0
+    for at in range(path.first, path.stop, -1):
+        before = R.sum()
+        R, fact = walk.back_through(at, R)
+        facts.append(fact)
+        drift = max(drift, abs(float(R.sum() / before - 1)))
+        if options.conserve:
+            R = R * (before / (R.sum() + options.eps))
+        if path.enters_stage(at):
+            R = walk.refine(at, R)
+        if at - 1 in path.starts:
+            R = R + path.starts[at - 1] * walk.initial(at - 1)
+    if not np.isfinite(R).all():
+        raise UnsupportedModelError("not-finite", "relevance left the range of float64; check the model's weights")
+    grid = architecture.blocks[max(path.stop, path.lowest)].grid
+    checks = {"start_block": path.first + 1, "steps": len(facts), "sum": float(R.sum()), "drift": drift}
+    return Relevance(
+        scores=read_only(R.reshape(grid)),
+        method="gradskip",
+        options=asdict(options),
+        checks=checks | {name: float(events[name]) for name in GUARDS},
+        blocks=tuple(facts),
+        notes=(*path.notes, *(f"{events[name]} {text}" for name, text in GUARDS.items() if events[name])),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Walk:
+    """One run: the arrays of each block, the gradient scales, the path to take and the guarded events so far."""
+
+    blocks: tuple[Patches, ...]
+    options: GradSkipOptions
+    scales: Array  # lambda
+    path: Route
+    events: Counter[str]
+
+    @classmethod
+    def of(cls, trace: Trace, architecture: Architecture, options: GradSkipOptions) -> _Walk:
+        blocks = tuple(Patches(trace, block) for block in architecture.blocks)
+        reading = READINGS[options.tokens]
+        norms, mass = np.zeros((2, len(blocks)))
+        for at, block in enumerate(blocks):
+            G = block.gradient(reading)
+            norms[at], mass[at] = np.linalg.norm(G), np.abs(G * block.value(reading)).sum()
+        scales = norms.mean() / (norms + options.eps) if options.rescale else np.ones(len(blocks))
+        return cls(blocks, options, scales, route(architecture, norms, mass, options), Counter())
+
+    def tokens(self, at: int) -> tuple[Array, Array]:
+        """T and the rescaled G of a block."""
+        reading = READINGS[self.options.tokens]
+        return self.blocks[at].value(reading), self.scales[at] * self.blocks[at].gradient(reading)
+
+    def initial(self, at: int) -> Array:
+        """R_i = sum_k |G_ik| |T_ik|, divided by its sum."""
+        T, G = self.tokens(at)
+        R = np.abs(G * T).sum(axis=1)
+        if R.sum() == 0:
+            self.events["uniform_start"] += 1
+            R = np.ones_like(R)
+        return np.asarray(R / R.sum())
+
+    def back_through(self, at: int, R: Array) -> tuple[Array, BlockFacts]:
+        """b W^T R + (1 - b) R, and what it was made of."""
+        A, (T, G) = self.blocks[at].attention(), self.tokens(at)
+        if self.options.renorm_rows:
+            A = _renormalised(A)
+        heads = self.heads(at, A, np.linalg.norm(G, axis=1))
+        carried = self.through_attention(at, A, heads, T, G, R)
+        gate = share(GATES[self.options.gate](self.blocks, at, READINGS[self.options.tokens]), self.events)
+        index = self.blocks[at].block.index
+        facts = BlockFacts(index, _floats(heads.weights), _floats(heads.flow), _floats(heads.gini), gate)
+        return gate * carried + (1 - gate) * R, facts
+
+    def heads(self, at: int, A: Array, norms: Array) -> Heads:
+        options, block = self.options, self.blocks[at].block
+        if options.flow == "input":
+            norms = np.linalg.norm(self.blocks[at].gradient("tokens_in"), axis=1)
+        at_keys = window_mean(norms, block.grid, block.reduction)
+        numbers = {"alpha": options.alpha, "gamma": options.gamma, "eps": options.eps}
+        return weigh(A, at_keys, **numbers, gini=options.gini, events=self.events)
+
+    def through_attention(self, at: int, A: Array, heads: Heads, T: Array, G: Array, R: Array) -> Array:
+        """W^T R with W_ij = (sum_q omega_q A_qij) |G_i| |T_j|, rows normalised; a zero row becomes the identity's.
+
+        A key m of reduced attention stands for the tokens j of its window: A_ij = A_im / side^2. W is then never
+        written out: its row sums need the window means of |T_j|, its transpose spreads a key's relevance over j.
+        """
+        block, norms = self.blocks[at].block, np.linalg.norm(G, axis=1)
+        columns = np.linalg.norm(T, axis=1) * (norms if self.options.weight == "key" else 1.0)
+        alive = norms > 0 if self.options.weight == "query" else np.ones(len(norms), dtype=bool)
+        at_keys = window_mean(columns, block.grid, block.reduction)
+        received, kept = np.zeros(A.shape[2]), np.zeros_like(R)
+        for rows in chunks(len(R), A.shape[0] * A.shape[2]):
+            mixed = np.tensordot(heads.weights, A[:, rows].astype(np.float64), axes=1)
+            sums = np.where(alive[rows], mixed @ at_keys, 0.0)  # |G_i| > 0 cancels against the row normalisation
+            zero = sums == 0
+            received += np.where(zero, 0.0, R[rows] / np.where(zero, 1.0, sums)) @ mixed
+            kept[rows] = np.where(zero, R[rows], 0.0)
+            self.events["zero_rows"] += int(zero.sum())
+        return np.asarray(columns * window_spread(received, block.grid, block.reduction) + kept)
+
+    def refine(self, at: int, R: Array) -> Array:
+        """Relevance of the first block of a stage, spread over the finer grid of the block before it."""
+        coarse, fine = self.blocks[at].block.grid, self.blocks[at - 1].block.grid
+        cell = cells(coarse, fine)
+        weights = np.ones(len(cell))
+        if self.options.transition == "gradient":
+            T, G = self.tokens(at - 1)
+            weights = np.abs(G * T).sum(axis=1)
+        shares, empty = cell_shares(weights, cell, len(R))
+        self.events["uniform_cells"] += empty
+        return np.asarray(R[cell] * shares)
+
+
+def _renormalised(A: Array) -> Array:
+    sums = A.sum(axis=2, dtype=np.float64, keepdims=True)
+    return np.asarray(A / np.where(sums == 0, 1.0, sums))
+
+
+def _floats(values: Array) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+GRADSKIP = method(
+    Method(
+        name="gradskip",
+        summary="relevance carried back through weighted attention and gated skip paths",
+        options=GradSkipOptions,
+        needs=needs,
+        run=gradskip,
+    )
+)
