@@ -1,0 +1,75 @@
+"""What the axes of a tensor mean, written as a short word such as "bnd" or "(bh)qk" (see `types.Block`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from math import prod
+
+import numpy as np
+
+from ..types import Array, Dims
+
+CANONICAL = {"n": "bnd", "q": "bhqk"}
+
+
+def axes_of(layout: str) -> list[str]:
+    """The letters of each axis: "(bh)qk" has the axes "bh", "q" and "k"."""
+    return [group.strip("()") for group in re.findall(r"\([a-z]+\)|[a-z]", layout)]
+
+
+def arrange(array: Array, layout: str, batch: int) -> Array:
+    """Tokens as (B, n, d), attention as (B, heads, queries, keys), whatever the model's own order is."""
+    letters: list[str] = []
+    shape: list[int] = []
+    for axis, size in zip(axes_of(layout), array.shape, strict=True):
+        letters += axis
+        shape += [batch, size // batch] if axis == "bh" else [size]
+    if "b" not in letters:
+        letters, shape = ["b", *letters], [1, *shape]
+    order = "bhqk" if "q" in letters else "bnd" if "n" in letters else "byxd"
+    canonical = array.reshape(shape).transpose([letters.index(letter) for letter in order])
+    if order == "byxd":
+        canonical = canonical.reshape(batch, -1, canonical.shape[-1])
+    return canonical
+
+
+def restore(tokens: Array, layout: str, like: Sequence[int]) -> Array:
+    """The inverse of `arrange` for tokens: (B, n, d) in the order and shape of a tensor of the model."""
+    letters = axes_of(layout)
+    sizes = dict(zip(letters, like, strict=True)) | {"b": len(tokens)}
+    order = [letter for letter in "bnyxd" if letter in letters or letter == "b"]
+    unpacked = tokens.reshape([sizes[letter] for letter in order])
+    if "b" not in letters:
+        unpacked, order = unpacked[0], order[1:]
+    return np.ascontiguousarray(unpacked.transpose([order.index(letter) for letter in letters]))
+
+
+def attention_layout(dims: Dims, shape: Sequence[int], batch: int) -> str | None:
+    """The layout of an attention tensor whose last axis is normalised, or None if it is none we know."""
+    follows = [size is None for size in dims]
+    dynamic = any(follows)
+    if len(shape) == 4 and (follows == [True, False, False, False] if dynamic else shape[0] == batch):
+        return "bhqk"
+    if len(shape) == 3 and (follows == [True, False, False] if dynamic else batch == 1):
+        return "(bh)qk"
+    return None
+
+
+def token_layouts(dims: Dims, shape: Sequence[int], batch: int, tokens: int) -> Iterator[str]:
+    """Layouts in which a tensor can hold that many tokens an image, likeliest first."""
+    dynamic = None in dims
+    for word in ("bnd", "byxd") if len(shape) > 2 else ("nd",):
+        if len(word) != len(shape):
+            continue
+        for letters in permutations(word):
+            sizes = dict(zip(letters, shape, strict=True))
+            grid_in_order = "y" not in letters or letters.index("y") < letters.index("x")
+            right_batch = "b" not in sizes or (
+                [letter == "b" for letter in letters] == [size is None for size in dims]
+                if dynamic
+                else sizes["b"] == batch
+            )
+            if grid_in_order and right_batch and prod(sizes[k] for k in "nyx" if k in sizes) == tokens:
+                yield "".join(letters)

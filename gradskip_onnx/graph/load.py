@@ -1,0 +1,89 @@
+"""From a file or bytes to a `Source`; external weights are located and hashed, never loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from ..errors import ModelError, UnsupportedModelError
+from ..types import Source
+
+OLDEST_OPSET = 13  # Squeeze, ReduceSum and Softmax changed their meaning at 13; the rules speak the new one
+CHUNK = 1 << 20
+
+
+def load(model: str | os.PathLike[str] | bytes) -> Source:
+    """Read a model; external data stays on disk."""
+    name, data, folder = _read(model)
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as broken:
+        raise ModelError(f"{name} is not an ONNX file, or it is cut short ({len(data)} bytes): {broken}") from broken
+    if not proto.graph.node or not proto.opset_import:
+        raise ModelError(f"{name} holds no ONNX graph ({len(data)} bytes); is it really an ONNX file?")
+    digest = hashlib.sha256(data)
+    for path in _external_files(proto, folder, name):
+        with path.open("rb") as stream:
+            while chunk := stream.read(CHUNK):
+                digest.update(chunk)
+    opset = {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
+    if opset.get("ai.onnx", 0) < OLDEST_OPSET:
+        raise UnsupportedModelError(
+            "opset-too-old",
+            f"{name} uses opset {opset.get('ai.onnx')}, the oldest supported is {OLDEST_OPSET}; "
+            "convert it with onnx.version_converter.convert_version",
+        )
+    return Source(name, digest.hexdigest(), opset, proto, folder)
+
+
+def _read(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Path | None]:
+    if isinstance(model, bytes):
+        return "<bytes>", model, None
+    path = Path(model)
+    try:
+        return path.name, path.read_bytes(), path.resolve().parent
+    except FileNotFoundError as missing:
+        raise ModelError(f"model file {path} does not exist") from missing
+    except OSError as failure:
+        raise ModelError(f"model file {path} cannot be read: {failure.strerror}") from failure
+
+
+def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Every stored tensor of a graph and of the graphs inside its nodes."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from tensors_of(inner)
+
+
+def _external_files(proto: onnx.ModelProto, folder: Path | None, name: str) -> list[Path]:
+    """The weight files beside the model; a location outside its folder is refused, the file is untrusted."""
+    locations: dict[str, str] = {}
+    for tensor in tensors_of(proto.graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            entry = {item.key: item.value for item in tensor.external_data}
+            locations.setdefault(entry.get("location", ""), tensor.name)
+    found = []
+    for location, tensor_name in sorted(locations.items()):
+        relative = PurePosixPath(location)
+        if not location or relative.is_absolute() or ".." in relative.parts:
+            raise ModelError(
+                f"{name}: tensor {tensor_name!r} points outside the model's folder ({location!r}); refused"
+            )
+        if folder is None:
+            raise ModelError(f"{name}: weights are in a separate file ({location}); load the model by its path instead")
+        path = folder / relative
+        if not path.is_file():
+            raise ModelError(f"{name}: weight file {location} is missing; it must lie beside the model")
+        found.append(path)
+    return found

@@ -1,0 +1,137 @@
+"""Where the tokens of each stage lie in the picture, and which of them a query and a key stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from ..errors import UnsupportedModelError
+from ..types import Array, Block, Grid, Proof
+from .layouts import arrange, restore
+from .probes import CUT, Bench, Cell, find_places, locality, open_bench, stir
+from .rehearsal import Rehearsal
+
+LEAK = 1e-3  # scores that must not move may do so by this share of those that must: rounding
+
+
+def prove_places(
+    graph: gs.Graph,
+    blocks: Sequence[Block],
+    scores: Sequence[str],
+    values: Mapping[str, Array],
+    rehearsal: Rehearsal,
+    folder: Path | None,
+) -> tuple[list[Block], list[Proof]]:
+    """Blocks with their grids and special tokens, and the proofs for both."""
+    starts = [block for n, block in enumerate(blocks) if n == 0 or block.stage != blocks[n - 1].stage]
+    ends = [block for n, block in enumerate(blocks) if n + 1 == len(blocks) or block.stage != blocks[n + 1].stage]
+    image = rehearsal.image
+    cuts = {image.name: values[image.name]} | {block.tokens_out: values[block.tokens_out] for block in ends[:-1]}
+    bench = open_bench(graph, cuts, [block.tokens_in for block in starts], folder)
+    proofs: list[Proof] = []
+    size: Grid = rehearsal.size
+    placed: dict[int, Block] = {}
+    for start, before in zip(starts, [None, *ends], strict=False):
+        move = (
+            _picture_mover(rehearsal, values) if before is None else _token_mover(placed[before.stage], before, values)
+        )
+        place = find_places(_responder(bench, start, move, len(values[image.name])), size, start.tokens_in)
+        if place is None:
+            raise UnsupportedModelError(
+                "no-grid", f"the tokens at {start.tokens_in!r} do not lie on a grid over what stands before them"
+            )
+        proofs += place.proofs
+        size = place.grid
+        placed[start.stage] = replace(start, grid=place.grid, special=place.special)
+    located = [replace(b, grid=placed[b.stage].grid, special=placed[b.stage].special) for b in blocks]
+    return located, proofs + _prove_locality(graph, located, scores, values, folder)
+
+
+Mover = Callable[[Cell | None], tuple[str, Array]]
+
+
+def _picture_mover(rehearsal: Rehearsal, values: Mapping[str, Array]) -> Mover:
+    image = rehearsal.image
+    base = values[image.name]
+    other = stir(base, np.random.default_rng(1))
+
+    def move(cell: Cell | None) -> tuple[str, Array]:
+        if cell is None:
+            return image.name, other
+        changed = base.copy()
+        place = (..., *cell) if image.layout == "bchw" else (slice(None), *cell)
+        changed[place] = other[place]
+        return image.name, changed
+
+    return move
+
+
+def _token_mover(stage: Block, end: Block, values: Mapping[str, Array]) -> Mover:
+    """Moves tokens at the end of a stage; `stage` knows their grid."""
+    value = values[end.tokens_out]
+    base = arrange(value, end.tokens_layout, 1 if "b" not in end.tokens_layout else value.shape[0])
+    other = stir(base, np.random.default_rng(1))
+    patches = np.setdiff1d(np.arange(base.shape[1]), stage.special)
+
+    def move(cell: Cell | None) -> tuple[str, Array]:
+        token = patches if cell is None else patches[cell[0] * stage.grid[1] + cell[1]]
+        changed = base.copy()
+        changed[:, token] = other[:, token]
+        return CUT + end.tokens_out, restore(changed, end.tokens_layout, value.shape)
+
+    return move
+
+
+def _responder(bench: Bench, start: Block, move: Mover, batch: int) -> Callable[[Sequence[Cell | None]], Array]:
+    """How far each token of a stage's first block moves when cells before it are moved."""
+
+    def tokens(changed: Mapping[str, Array]) -> Array:
+        seen = bench.ask([start.tokens_in], changed)[start.tokens_in]
+        return arrange(seen, start.tokens_layout, batch)[0].astype(np.float64)
+
+    base = tokens({})
+
+    def respond(cells: Sequence[Cell | None]) -> Array:
+        return np.stack([np.abs(tokens(dict([move(cell)])) - base).sum(axis=-1) for cell in cells])
+
+    return respond
+
+
+def _prove_locality(
+    graph: gs.Graph, blocks: Sequence[Block], scores: Sequence[str], values: Mapping[str, Array], folder: Path | None
+) -> list[Proof]:
+    """A token moves its own query and its own key, in every block, and nothing else."""
+    cuts = {block.tokens_in: values[block.tokens_in] for block in blocks}
+    bench = open_bench(graph, cuts, scores, folder)
+    rng = np.random.default_rng(2)
+    still = bench.ask(scores, {})
+    worst = dict.fromkeys(scores, 0.0)
+    for share in (0.0, 0.4, 1.0):  # the first token, one in the middle, the last
+        moved_tokens = {}
+        changed = {}
+        for block in blocks:
+            value = values[block.tokens_in]
+            tokens = arrange(value, block.tokens_layout, value.shape[0] if "b" in block.tokens_layout else 1).copy()
+            token = round(share * (tokens.shape[1] - 1))
+            tokens[:, token] = stir(tokens, rng)[:, token]
+            moved_tokens[block.index] = token
+            changed[CUT + block.tokens_in] = restore(tokens, block.tokens_layout, value.shape)
+        seen = bench.ask(scores, changed)
+        for block, name in zip(blocks, scores, strict=True):
+            batch = len(values[block.tokens_in]) if block.attention_layout.startswith("b") else 1
+            before, after = (arrange(run[name], block.attention_layout, batch)[0] for run in (still, seen))
+            token = moved_tokens[block.index]
+            worst[name] = max(worst[name], locality(before, after, token, key_of(token, block)))
+    return [Proof("a token moves its own query and key alone", name, leak, LEAK) for name, leak in worst.items()]
+
+
+def key_of(token: int, block: Block) -> int:
+    """The key that stands for a token: its own, or that of the square of tokens it lies in."""
+    if block.reduction == 1:
+        return token
+    row, column = divmod(token, block.grid[1])
+    return row // block.reduction * (block.grid[1] // block.reduction) + column // block.reduction

@@ -1,0 +1,115 @@
+"""Questions put to the model itself: move one pixel or one token and see what moves with it.
+
+The graph is cut at every block input, so that one small session answers for all blocks at once and each answer
+concerns one block alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from ..session import Session, open_session
+from ..types import Array, Grid, Proof
+
+CUT = "gradskip/cut/"
+STIR = 3.0  # standard deviations: large enough to be seen in half precision
+STILL = 1e-4  # a token that moves by less than this share of the others does not move: rounding
+Cell = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bench:
+    """The cut model and the values it had at the cuts."""
+
+    session: Session
+    feeds: Mapping[str, Array]
+
+    def ask(self, outputs: Sequence[str], changed: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs when some of the feeds are replaced."""
+        return self.session.run(outputs, dict(self.feeds) | dict(changed))
+
+
+def open_bench(graph: gs.Graph, cuts: Mapping[str, Array], outputs: Sequence[str], folder: Path | None) -> Bench:
+    """A model in which the tensors named in `cuts` are fed where they are read; they keep these values at first."""
+    graph = graph.copy()
+    tensors = graph.tensors()
+    feeds = {}
+    for name, value in cuts.items():
+        if name in {tensor.name for tensor in graph.inputs}:
+            feeds[name] = value
+            continue
+        feeds[CUT + name] = value
+        feed = gs.Variable(CUT + name, dtype=value.dtype, shape=[None] * value.ndim)
+        for node in list(tensors[name].outputs):
+            node.inputs = [feed if tensor is tensors[name] else tensor for tensor in node.inputs]
+        graph.inputs.append(feed)
+    graph.outputs = [tensors[name] for name in outputs]
+    graph.cleanup(remove_unused_graph_inputs=True).toposort()
+    session = open_session(gs.export_onnx(graph, do_type_check=False), folder, "cpu", optimise=False)
+    read = {tensor.name for tensor in graph.inputs}
+    return Bench(session, {name: value for name, value in feeds.items() if name in read})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where tokens lie: their grid and the positions of those that stand for no place."""
+
+    grid: Grid
+    special: tuple[int, ...]
+    proofs: tuple[Proof, ...]
+
+
+def find_places(respond: Callable[[Sequence[Cell | None]], Array], size: Grid, where: str) -> Place | None:
+    """Read the token grid off the model.
+
+    `respond` moves one cell of a picture of `size` (None: all of it) and returns how far each token moved, (P, N).
+    """
+    height, width = size
+    everywhere, *corners = respond([None, (0, 0), (0, width - 1), (height - 1, 0), (height - 1, width - 1)])
+    moved = everywhere > STILL * everywhere.max()
+    patches = np.flatnonzero(moved)
+    if not len(patches):
+        return None
+    nearest = [int(np.argmax(corner[patches])) for corner in corners]
+    columns = nearest[1] - nearest[0] + 1
+    if columns < 1 or len(patches) % columns:
+        return None
+    rows = len(patches) // columns
+    expected = [0, columns - 1, (rows - 1) * columns, rows * columns - 1]
+    wrong = sum(a != b for a, b in zip(nearest, expected, strict=True))
+    cells = [(rows // 2, columns // 2), (rows // 3, columns - 1 - columns // 4), (rows - 1 - rows // 4, columns // 3)]
+    starts = [(-(-r * height // rows), -(-c * width // columns)) for r, c in cells]
+    hits = [divmod(int(np.argmax(move[patches])), columns) for move in respond(starts)]
+    away = max(max(abs(r - a), abs(c - b)) for (r, c), (a, b) in zip(cells, hits, strict=True))
+    still = float(everywhere[~moved].max(initial=0.0) / everywhere[moved].min())
+    proofs = (
+        Proof("special tokens do not follow the picture", where, still, STILL),
+        Proof("corners of the picture move the corner tokens", where, float(wrong), 0.0),
+        # overlapping patches may answer for a neighbour
+        Proof("tokens lie row by row", where, float(away), 1.0),
+    )
+    return Place((rows, columns), tuple(int(i) for i in np.flatnonzero(~moved)), proofs)
+
+
+def stir(value: Array, rng: np.random.Generator) -> Array:
+    """Another value of the same kind, far enough from the first to be told apart."""
+    if value.dtype.kind in "iu":
+        return (255 - value).astype(value.dtype)
+    spread = float(np.std(value.astype(np.float64))) or 1.0
+    return (value + STIR * spread * rng.standard_normal(value.shape)).astype(value.dtype)
+
+
+def locality(base: Array, moved: Array, query: int, key: int) -> float:
+    """How much of the scores (heads, N, M) moved outside row `query` and column `key`, against what moved inside."""
+    change = np.abs(moved.astype(np.float64) - base).max(axis=0)
+    row, column = change[query].max(), np.delete(change[:, key], query).max(initial=0.0)
+    rest = change.copy()
+    rest[query] = 0
+    rest[:, key] = 0
+    inside = min(row, column) if len(change) > 1 else row
+    return float(rest.max() / inside) if inside > 0 else float("inf")

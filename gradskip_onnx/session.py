@@ -1,0 +1,123 @@
+"""ONNX Runtime sessions: which device, which provider really runs, and errors a user can act on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import DeviceError, InputError, ModelError
+from .types import Array
+
+if TYPE_CHECKING:
+    import onnx
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
+QUIET = 3  # errors only: ONNX Runtime warns about every input that has a default value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Session:
+    """An open model; `provider` is the one ONNX Runtime gave, not the one asked for."""
+
+    handle: Any
+    provider: str
+    warnings: tuple[str, ...] = ()
+
+    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """The named outputs for these feeds."""
+        try:
+            return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds)), strict=True))
+        except _runtime_errors() as failure:
+            raise InputError(f"ONNX Runtime could not run the model: {_first_line(failure)}") from failure
+
+
+def installed_runtimes() -> tuple[str, ...]:
+    """The ONNX Runtime distributions present in this environment."""
+    names = {str(d.metadata["Name"]).lower().replace("_", "-") for d in metadata.distributions() if d.metadata["Name"]}
+    return tuple(name for name in RUNTIMES if name in names)
+
+
+def open_session(
+    model: onnx.ModelProto,
+    folder: Path | None = None,
+    device: str = "auto",
+    *,
+    require_device: bool = False,
+    threads: int | None = None,
+    optimise: bool = True,
+) -> Session:
+    """Open `model` (external weights are looked up in `folder`) on `device`: auto, cpu or cuda[:N]."""
+    ort = _import_runtime()
+    providers, warnings = _providers(device, ort.get_available_providers(), require_device)
+    options = ort.SessionOptions()
+    options.log_severity_level = QUIET
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    if not optimise:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if folder is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+    try:
+        handle = ort.InferenceSession(model.SerializeToString(), options, providers=providers)
+    except _runtime_errors() as failure:
+        raise ModelError(f"ONNX Runtime cannot load the model: {_first_line(failure)}") from failure
+    provider = handle.get_providers()[0]
+    if CUDA in _names(providers) and provider != CUDA:
+        message = f"CUDA could not be started, running on {provider}; see ONNX Runtime's CUDA requirements"
+        if require_device:
+            raise DeviceError(f"device {device!r} was required: {message}")
+        warnings = (*warnings, message)
+    return Session(handle, provider, warnings)
+
+
+def _import_runtime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as missing:
+        raise DeviceError(
+            "ONNX Runtime is not installed; run: pip install 'gradskip-onnx[cpu]' (or 'gradskip-onnx[gpu]' for CUDA)"
+        ) from missing
+    return onnxruntime
+
+
+def _providers(device: str, available: Sequence[str], required: bool) -> tuple[list[Any], tuple[str, ...]]:
+    """The provider list for `device`, and what the user should know about it."""
+    wanted = re.fullmatch(r"(auto|cpu)|cuda(?::(\d+))?", device)
+    if wanted is None:
+        raise InputError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N")
+    both = installed_runtimes() == RUNTIMES
+    clash = (
+        "onnxruntime and onnxruntime-gpu are both installed and overwrite each other; uninstall both, then install one"
+    )
+    warnings = (clash,) if both else ()
+    if device == "cpu" or (device == "auto" and CUDA not in available):
+        return [CPU], warnings
+    if CUDA in available:
+        return [(CUDA, {"device_id": int(wanted[2] or 0)}), CPU], warnings
+    message = f"device {device!r} is not available (ONNX Runtime offers {', '.join(available)}); " + (
+        clash if both else "install 'gradskip-onnx[gpu]' in place of [cpu]"
+    )
+    if required:
+        raise DeviceError(message)
+    return [CPU], (*warnings, f"{message}; running on the CPU")
+
+
+def _names(providers: Sequence[Any]) -> set[str]:
+    return {p if isinstance(p, str) else p[0] for p in providers}
+
+
+def _runtime_errors() -> tuple[type[Exception], ...]:
+    """ONNX Runtime's own exception types; they share no parent but Exception."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    kinds = (getattr(state, name) for name in dir(state))
+    return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
+
+
+def _first_line(failure: Exception) -> str:
+    return str(failure).strip().splitlines()[0][:300]
