@@ -1,5 +1,13 @@
 """Every error a user can cause, each with the exit code the command line gives it; imports nothing."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .types import Mismatch
+
 
 class GradskipError(Exception):
     """A failure that is explained in one line: what, where, got what, try what."""
@@ -16,13 +24,14 @@ class ModelError(GradskipError):
 
 
 class UnsupportedModelError(GradskipError):
-    """A sound ONNX model that cannot be explained; `code` is stable, for scripts."""
+    """A sound ONNX model that cannot be explained; `code` is stable, for scripts, `mismatches` what came close."""
 
     exit_code = 3
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, mismatches: Iterable[Mismatch] = ()) -> None:
         super().__init__(f"{message} [{code}]")
         self.code = code
+        self.mismatches = tuple(mismatches)
 
 
 class MissingRuleError(UnsupportedModelError):
