@@ -48,6 +48,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "no rescaling": {"rescale": False},
     "no conservation": {"conserve": False},
     "last stage": {"stages": "last"},
+    "all of the last stage": {"stages": "last", "steps": 2},
     "each stage": {"stages": "each"},
     "transition": {"transition": "gradient"},
     "each, input, transition": {"stages": "each", "tokens": "input", "transition": "gradient"},
