@@ -90,6 +90,25 @@ def test_stage_without_gradient_has_no_start_of_its_own():
     np.testing.assert_allclose(result.scores, oracles.gradskip(layers, stages="each")[0], atol=TWIN)
 
 
+@pytest.mark.parametrize("blanked", [{3}, {0, 1, 2, 3}])
+def test_stage_starts_without_mass(blanked):
+    """A stage whose tokens are all zero starts nothing; if all are, the stages start equal and uniform."""
+    layers = layers_of(MODELS["segformer"])
+    layers = [blank(layer, "went_out") if layer.stage in blanked else layer for layer in layers]
+    result = run(layers, stages="each")
+    assert result.checks["start_block"] == (8 if blanked == {0, 1, 2, 3} else 6)
+    assert result.checks["uniform_start"] == (4 if blanked == {0, 1, 2, 3} else 0)
+    assert result.checks["sum"] == pytest.approx(1, abs=ROUNDING)
+
+
+def test_stages_that_grow_are_refused():
+    layers = layers_of(Model((Stage((2, 2)), Stage((4, 4)))))
+    with pytest.raises(UnsupportedModelError, match="must be coarser") as caught:
+        run(layers)
+    assert caught.value.code == "grid-mismatch"
+    assert run(layers, stages="last").scores.shape == (4, 4)
+
+
 @pytest.mark.parametrize("model", ["vit", "segformer"])
 def test_no_gradient_at_all_is_an_error(model):
     layers = [without_gradient(layer) for layer in layers_of(MODELS[model])]

@@ -43,18 +43,24 @@ class GradSkipOptions:
     alpha: float = option(0.5, "share of gradient flow in the head weights, the rest is sparsity", low=0.0, high=1.0)
     gamma: float = option(0.25, "heads with less than this share of the strongest flow are dropped", low=0.0, high=1.0)
     eps: float = option(1e-12, "the paper's small constant", low=1e-300, high=1e-3)
-    tokens: str = option("output", "what the tokens of a block are", choices=tuple(READINGS))
-    gate: str = option("output", "what the skip path is weighed against", choices=tuple(GATES))
+    tokens: str = option(
+        "output", "which tokens are read: a block's output, input or attention branch", choices=tuple(READINGS)
+    )
+    gate: str = option(
+        "output", "what the skip path is weighed against: tokens, block or attention", choices=tuple(GATES)
+    )
     start: int = option(0, "number of the block to start at; 0: the last one with a gradient at its patches", low=0)
     steps: int = option(-1, "blocks to go back through, 0: none; -1: all but the first, as printed", low=-1)
-    flow: str = option("tokens", "where the gradient of the head flow is taken", choices=("tokens", "input"))
+    flow: str = option(
+        "tokens", "gradient of the head flow: at the tokens read or the input", choices=("tokens", "input")
+    )
     gini: str = option("head", "sparsity over a whole head, or the mean over its rows", choices=("head", "row"))
     weight: str = option("query", "whose gradient weighs the attention", choices=("query", "key"))
     renorm_rows: bool = option(False, "make attention rows sum to 1 again after special tokens are dropped")
     rescale: bool = option(True, "bring the gradients of all blocks to the same norm (no effect on the map)")
     conserve: bool = option(True, "restore the sum of relevance after each block (no effect on the map)")
     stages: str = option("all", "stages propagated through, or one start for each", choices=("all", "last", "each"))
-    transition: str = option("uniform", "how relevance enters a finer stage", choices=("uniform", "gradient"))
+    transition: str = option("uniform", "how a finer stage shares a cell's relevance", choices=("uniform", "gradient"))
 
     def __post_init__(self) -> None:
         check("gradskip", self)
@@ -184,6 +190,9 @@ class _Walk:
     def refine(self, at: int, R: Array) -> Array:
         """Relevance of the first block of a stage, spread over the finer grid of the block before it."""
         coarse, fine = self.blocks[at].block.grid, self.blocks[at - 1].block.grid
+        if fine[0] < coarse[0] or fine[1] < coarse[1]:
+            where = f"block {self.blocks[at].block.index}: tokens go from {fine} to {coarse}"
+            raise UnsupportedModelError("grid-mismatch", f"{where}, a later stage must be coarser; try stages=last")
         cell = cells(coarse, fine)
         weights = np.ones(len(cell))
         if self.options.transition == "gradient":

@@ -41,7 +41,7 @@ class Route:
 
 
 def route(architecture: Architecture, norms: Array, mass: Array, options: RouteOptions) -> Route:
-    """`norms` and `mass` are |G|_F and sum |G * O| over the patches of each block."""
+    """`norms` and `mass` are |G|_F and sum |G * T| over the patches of each block."""
     if options.stages == "each" and (options.start, options.steps) != (0, -1):
         raise InputError("gradskip option stages='each' has its own starts: leave start at 0 and steps at -1")
     stages = [block.stage for block in architecture.blocks]
@@ -56,7 +56,7 @@ def route(architecture: Architecture, norms: Array, mass: Array, options: RouteO
     if not starts:
         raise UnsupportedModelError("zero-gradient", _no_gradient(len(stages) - lowest, options))
     if options.stages == "each" and (total := float(mass[list(starts)].sum())) > 0:
-        starts = {at: float(mass[at]) / total for at in starts}
+        starts = {at: float(mass[at]) / total for at in starts if mass[at] > 0}
     elif options.stages == "each":
         starts = dict.fromkeys(starts, 1 / len(starts))
     stop = _stop(max(starts), lowest, options.steps)
