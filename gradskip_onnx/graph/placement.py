@@ -91,7 +91,8 @@ def _responder(bench: Bench, start: Block, move: Mover, batch: int) -> Callable[
 
     def tokens(changed: Mapping[str, Array]) -> Array:
         seen = bench.ask([start.tokens_in], changed)[start.tokens_in]
-        return arrange(seen, start.tokens_layout, batch)[0].astype(np.float64)
+        canonical: Array = arrange(seen, start.tokens_layout, batch)[0].astype(np.float64)
+        return canonical
 
     base = tokens({})
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def constants(rehearsal: Rehearsal, facts: Mapping[str, TensorFact], activations
     names = [
         name
         for name, fact in facts.items()
-        if name not in follow and None not in fact.dims and np.prod(fact.dims, dtype=np.int64) <= SMALL
+        if name not in follow and None not in fact.dims and prod(size or 0 for size in fact.dims) <= SMALL
     ]
     batches = [rehearsal.image.batch] if rehearsal.image.batch is not None else [1, 2]
     runs = [rehearsal.values(names, rehearsal.image.probe(rehearsal.size, batch, seed=batch)) for batch in batches]

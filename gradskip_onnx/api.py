@@ -1,0 +1,252 @@
+"""The public calls: load a model once, explain images with it; the pipeline reads top to bottom in `_explain`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from PIL import Image
+
+from . import heatmap, runtime
+from .bundle import notes
+from .classes import Candidate, find_class, rank
+from .errors import InputError
+from .graph.architecture import Reading, read
+from .graph.load import load as load_source
+from .images import Picture, open_picture, upright_rgb
+from .methods import METHODS, Method
+from .plan import build
+from .preprocess import Geometry, Preprocess, Size, prepare, resolve
+from .regions import Region, weigh
+from .session import Session, open_session
+from .sidecar import beside
+from .types import Architecture, Array, Needs, Plan, Relevance, Source, Trace
+
+MOST_AT_ONCE = 8  # images in one run: memory stays flat however many are given
+TOP = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation:
+    """One answer: the map, the class it is for, and the facts an auditor asks about."""
+
+    map: Array  # (H, W) float32 at the size of the image given
+    target: Candidate
+    top: tuple[Candidate, ...]
+    relevance: Relevance
+    preprocess: Preprocess
+    geometry: Geometry
+    provider: str
+    model_sha256: str
+    timings: Mapping[str, float]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explainer:
+    """A model that has been read; sessions are opened when first needed and kept."""
+
+    source: Source
+    architecture: Architecture
+    preprocess: Preprocess
+    labels: tuple[str, ...]
+    warnings: tuple[str, ...]
+    reading: Reading
+    device: str = "auto"
+    require_device: bool = False
+    threads: int | None = None
+    opened: dict[Any, tuple[Plan, Session]] = field(default_factory=dict)
+
+    @property
+    def provider(self) -> str:
+        """The provider that really runs the model."""
+        return self._open(Needs(), "logit", "gradient")[1].provider
+
+    @overload
+    def explain(
+        self, image: str | os.PathLike[str] | Image.Image | Picture, target: int | str | None = None, *,
+        method: str = "gradskip", region: Region | None = None, score: str = "logit", **options: Any,
+    ) -> Explanation: ...  # fmt: skip
+
+    @overload
+    def explain(
+        self, image: Array, target: int | str | Sequence[int | str | None] | None = None, *,
+        method: str = "gradskip", region: Region | None = None, score: str = "logit", **options: Any,
+    ) -> list[Explanation]: ...  # fmt: skip
+
+    def explain(
+        self, image: Any, target: Any = None, *,
+        method: str = "gradskip", region: Region | None = None, score: str = "logit", **options: Any,
+    ) -> Explanation | list[Explanation]:  # fmt: skip
+        """Explain one image (path or PIL image), or each of a batch of preprocessed ones (B, channels, H, W)."""
+        row = _method(method)
+        settings = _settings(row, options)
+        if not isinstance(image, np.ndarray):
+            values, geometry = self._prepare(image)
+            images, geometries, targets = values[None], [geometry], [target]
+        else:
+            images = self._checked(image)
+            geometries = [Geometry(images.shape[2:], (0.0, 0.0, *images.shape[:1:-1]))] * len(images)
+            targets = list(target) if isinstance(target, list | tuple | np.ndarray) else [target] * len(images)
+            if len(targets) != len(images):
+                raise InputError(f"{len(targets)} targets for {len(images)} images; give one for all or one for each")
+        classes = [find_class(entry, self.labels, self.architecture.classes) for entry in targets]
+        found: list[Explanation] = []
+        for start in range(0, len(images), MOST_AT_ONCE):
+            part = slice(start, start + MOST_AT_ONCE)
+            found += self._explain(images[part], classes[part], geometries[part], row, settings, region, score)
+        return found if isinstance(image, np.ndarray) else found[0]
+
+    def classify(self, image: str | os.PathLike[str] | Image.Image | Picture) -> tuple[Candidate, ...]:
+        """The classes the model leans to most, strongest first."""
+        values, _ = self._prepare(image)
+        traces, _, _ = self._run(values[None], [None], None, Needs(), "logit", "gradient")
+        return rank(traces[0].logits, self.labels)[:TOP]
+
+    def _prepare(self, image: Any) -> tuple[Array, Geometry]:
+        if self.architecture.input_dims[0] != 3:
+            raise InputError(
+                f"the model takes {self.architecture.input_dims[0]} channels, an image has 3; "
+                "give a preprocessed array (B, channels, H, W) instead"
+            )
+        if isinstance(image, str | os.PathLike):
+            image = open_picture(Path(image))
+        return prepare(image.image if isinstance(image, Picture) else upright_rgb(image), self.preprocess)
+
+    def _checked(self, images: Array) -> Array:
+        expected = self.architecture.input_dims
+        if images.ndim != 4 or images.shape[1:] != expected:
+            raise InputError(f"an array of shape (B, {', '.join(map(str, expected))}) is expected, got {images.shape}")
+        if not len(images):
+            raise InputError("the array holds no image")
+        if not np.isfinite(images).all():
+            raise InputError("the array holds NaN or infinity")
+        return images
+
+    def _explain(
+        self, images: Array, targets: Sequence[int | None], geometries: Sequence[Geometry], row: Method,
+        settings: Any, region: Region | None, score: str,
+    ) -> list[Explanation]:  # fmt: skip
+        """Plan, run, propagate, upsample."""
+        regions = self._regions(region, geometries)
+        traces, provider, timings = self._run(images, targets, regions, row.needs(settings), score, row.ruleset)
+        found = []
+        for trace, geometry in zip(traces, geometries, strict=True):
+            began = time.perf_counter()
+            relevance = row.run(trace, self.architecture, settings)
+            placed = geometry.place(heatmap.resize(relevance.scores, self.architecture.input_dims[1:]))
+            ranked = rank(trace.logits, self.labels)
+            target = next(candidate for candidate in ranked if candidate.index == trace.target)
+            found.append(
+                Explanation(
+                    map=placed, target=target, top=ranked[:TOP], relevance=relevance, preprocess=self.preprocess,
+                    geometry=geometry, provider=provider, model_sha256=self.source.sha256, warnings=self.warnings,
+                    timings={**timings, "propagate": time.perf_counter() - began},
+                )
+            )  # fmt: skip
+        return found
+
+    def _run(
+        self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, needs: Needs,
+        score: str, ruleset: str,
+    ) -> tuple[list[Trace], str, dict[str, float]]:  # fmt: skip
+        began = time.perf_counter()
+        plan, session = self._open(needs, score, ruleset)
+        opened = time.perf_counter()
+        fixed = self.reading.facts[self.architecture.input].dims[0]
+        dtype = self.reading.facts[self.architecture.input].dtype
+        traces: list[Trace] = []
+        for start in range(0, len(images), fixed or len(images)):
+            part = slice(start, start + (fixed or len(images)))
+            chunk, wanted = images[part].astype(dtype), list(targets[part])
+            short = (fixed or 0) - len(chunk)  # a file with a fixed batch is filled up with copies
+            if short > 0:
+                chunk, wanted = np.concatenate([chunk, np.repeat(chunk[-1:], short, 0)]), wanted + wanted[-1:] * short
+            masks = None if regions is None else [regions[min(start + i, len(regions) - 1)] for i in range(len(chunk))]
+            traces += runtime.run(session, plan, self.architecture, chunk, wanted, masks)
+        timings = {"open": opened - began, "run": (time.perf_counter() - opened) / len(images)}
+        return traces[: len(images)], session.provider, timings
+
+    def _open(self, needs: Needs, score: str, ruleset: str) -> tuple[Plan, Session]:
+        """The plan and session for some needs; made once."""
+        key = (needs, score, ruleset)
+        if key not in self.opened:
+            plan = build(self.source, self.reading, needs, score=score, ruleset=ruleset)
+            session = open_session(
+                plan.model, plan.folder, self.device, require_device=self.require_device, threads=self.threads
+            )
+            self.opened[key] = replace(plan, model=type(plan.model)()), session  # the session has its own copy
+        return self.opened[key]
+
+    def _regions(self, region: Region | None, geometries: Sequence[Geometry]) -> list[Array] | None:
+        if region is None:
+            return None
+        if self.architecture.task != "segmentation":
+            raise InputError("a region can be explained for segmentation only; this model classifies the whole image")
+        rows, columns = (int(size or 0) for size in self.reading.facts[self.architecture.logits].dims[2:])
+        return [weigh(region, geometry, (rows, columns)) for geometry in geometries]
+
+
+def _method(name: str) -> Method:
+    from .methods import gradskip  # noqa: F401  (registers itself)
+
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
+    return METHODS[name]
+
+
+def _settings(row: Method, options: Mapping[str, Any]) -> Any:
+    known = row.options.__dataclass_fields__
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InputError(f"method {row.name} has no option {unknown[0]!r}; known: {', '.join(known)}")
+    return row.options(**options)
+
+
+def load(
+    model: str | os.PathLike[str] | bytes,
+    device: str = "auto",
+    *,
+    require_device: bool = False,
+    threads: int | None = None,
+    preprocess: Preprocess | Mapping[str, Any] | None = None,
+    labels: Sequence[str] | None = None,
+    size: Size | None = None,
+) -> Explainer:
+    """Read a model from a path or bytes; `preprocess` replaces what the file says, in whole or (a mapping) in part."""
+    source = load_source(model)
+    told = notes(source)
+    near = beside(None if isinstance(model, bytes) else Path(model))
+    flags = {} if preprocess is None or isinstance(preprocess, Preprocess) else dict(preprocess)
+    known = preprocess if isinstance(preprocess, Preprocess) else told.preprocess
+    guess = size or flags.get("size") or getattr(known or near.preprocess, "size", None)
+    reading = read(source, size=guess, outputs=told.forward_outputs)
+    chosen, assumed = resolve(
+        flags=flags, metadata=known, sidecar=near.preprocess, input_size=reading.architecture.input_dims[1:]
+    )
+    names = tuple(labels if labels is not None else told.labels or near.labels)
+    warnings = [*told.warnings, *near.warnings, *assumed]
+    if names and len(names) != reading.architecture.classes:
+        warnings.append(
+            f"{len(names)} labels for {reading.architecture.classes} classes: some have no name, or a wrong one"
+        )
+    return Explainer(
+        source=source, architecture=reading.architecture, preprocess=chosen, labels=names, warnings=tuple(warnings),
+        reading=reading, device=device, require_device=require_device, threads=threads,
+    )  # fmt: skip
+
+
+def explain(model: str | os.PathLike[str] | bytes, image: Any, target: int | str | None = None, **options: Any) -> Any:
+    """One call: load a model and explain an image (or a batch) with it."""
+    return load(model).explain(image, target, **options)
+
+
+def inspect(model: str | os.PathLike[str] | bytes, *, size: Size | None = None) -> Architecture:
+    """What the graph of a model turns out to be, every claim proven on a probe input."""
+    source = load_source(model)
+    return read(source, size=size, outputs=notes(source).forward_outputs).architecture

@@ -1,0 +1,78 @@
+"""Plan and images in, one `Trace` an image out: arrays in canonical order, whatever the model's own is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from .errors import ModelError
+from .graph.layouts import arrange
+from .plan import AUTOMATIC
+from .session import Session
+from .types import Architecture, Array, Plan, Trace, read_only
+
+
+def run(
+    session: Session,
+    plan: Plan,
+    architecture: Architecture,
+    images: Array,
+    targets: Sequence[int | None] | None = None,
+    regions: Sequence[Array | None] | None = None,
+) -> list[Trace]:
+    """Run a batch (B, channels, H, W); a target of None is the predicted class, a region of None its pixels."""
+    batch = len(images)
+    feeds = {architecture.input: images if architecture.input_layout == "bchw" else images.transpose(0, 2, 3, 1)}
+    if plan.target_input is not None:
+        chosen = [AUTOMATIC if target is None else target for target in targets or [None] * batch]
+        feeds[plan.target_input] = np.array(chosen, np.int64)
+    if plan.region_input is not None and regions is not None:
+        size = next((region.shape for region in regions if region is not None), (1, 1))
+        empty = np.full(size, AUTOMATIC, np.float32)
+        feeds[plan.region_input] = np.stack([empty if region is None else region for region in regions])
+    names = [plan.logits, *plan.values.values(), *plan.gradients.values()]
+    names += [plan.target_output] if plan.target_output else []
+    outputs = session.run(list(dict.fromkeys(names)), feeds)
+    logits = outputs[plan.logits].astype(np.float32)
+    if not np.isfinite(logits).all():
+        raise ModelError("the model's scores for this image are not finite numbers; its weights or input are unsound")
+    layouts = _layouts(architecture)
+    values = _canonical(plan.values, outputs, layouts, batch)
+    gradients = _canonical(plan.gradients, outputs, layouts, batch)
+    explained = outputs[plan.target_output] if plan.target_output else predicted(logits)
+    return [
+        Trace(
+            input=read_only(images[i]),
+            logits=read_only(logits[i]),
+            target=int(explained[i]),
+            values=MappingProxyType({name: read_only(array[i]) for name, array in values.items()}),
+            gradients=MappingProxyType({name: read_only(array[i]) for name, array in gradients.items()}),
+        )
+        for i in range(batch)
+    ]
+
+
+def predicted(logits: Array) -> Array:
+    """The predicted class of each image; for segmentation the class with most predicted pixels."""
+    if logits.ndim == 2:
+        return np.asarray(logits.argmax(axis=1))
+    pixels = logits.argmax(axis=1).reshape(len(logits), -1)
+    return np.array([np.bincount(row, minlength=logits.shape[1]).argmax() for row in pixels])
+
+
+def _layouts(architecture: Architecture) -> dict[str, str]:
+    """The layout of every tensor that a block names."""
+    layouts: dict[str, str] = {}
+    for block in architecture.blocks:
+        layouts[block.attention] = block.attention_layout
+        for name in (block.tokens_in, block.tokens_out, block.branch):
+            layouts[name] = block.tokens_layout
+    return layouts
+
+
+def _canonical(
+    names: Mapping[str, str], outputs: Mapping[str, Array], layouts: Mapping[str, str], batch: int
+) -> dict[str, Array]:
+    return {name: arrange(outputs[output], layouts[name], batch) for name, output in names.items()}
