@@ -1,1 +1,62 @@
 """From a framework model to an ONNX file with its gradient graph; torch is imported only when called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradskip_onnx.errors import InputError
+
+if TYPE_CHECKING:
+    from .sources import Exportable, Request
+
+EXTRA = "pip install 'gradskip-onnx[export]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """A row: names it takes, the module that loads them, and what a user may type."""
+
+    takes: Callable[[str], bool]
+    module: str
+    example: str
+
+
+def _named(pattern: str) -> Callable[[str], bool]:
+    compiled = re.compile(pattern)
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def _is_folder(name: str) -> bool:
+    return Path(name).is_dir()
+
+
+# The first row that takes the name wins; a folder is asked for by its path, so it comes first.
+EXPORTERS: tuple[Exporter, ...] = (
+    Exporter(_is_folder, ".hf", "path/to/folder (config.json and weights as transformers saves them)"),
+    Exporter(_named(r"(timm/)?(vit|deit3?)_\w+(\.\w+)?"), ".timm", "vit_base_patch16_224, deit_tiny_distilled_patch16_224"),
+    Exporter(_named(r"(segformer|mit)[_-]b[0-5]"), ".hf", "segformer_b0 .. segformer_b5, mit_b0 .. mit_b5"),
+    Exporter(_named(r"nvidia/(segformer|mit)-b[0-5][\w-]*"), ".hf", "nvidia/segformer-b0-finetuned-ade-512-512"),
+)
+
+
+def find(name: str) -> Exporter:
+    """The row that takes `name`."""
+    for row in EXPORTERS:
+        if row.takes(name):
+            return row
+    raise InputError(f"no exporter takes {name!r}; names look like: {'; '.join(row.example for row in EXPORTERS)}")
+
+
+def load(request: Request) -> Exportable:
+    """The torch model that `request` names, with weights, ready to trace."""
+    module = import_module(find(request.name).module, __name__)
+    try:
+        exportable: Exportable = module.load(request)
+    except ModuleNotFoundError as missing:
+        raise InputError(f"export needs {missing.name}, which is not installed; run: {EXTRA}") from missing
+    return exportable

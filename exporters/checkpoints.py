@@ -1,0 +1,102 @@
+"""State dicts from files of unknown origin: tensors only, no code is ever run."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradskip_onnx.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+NESTS = ("state_dict", "model", "model_state_dict", "model_ema", "module", "teacher")
+PREFIXES = ("module.", "model.", "_orig_mod.")  # DataParallel, Lightning, torch.compile
+SHOWN = 3  # names of each kind in a message
+
+
+def read(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint by name, out of their nests and without prefixes."""
+    if not path.is_file():
+        raise InputError(f"checkpoint {path} does not exist")
+    document = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
+    return _strip(_unnest(document, path))
+
+
+def _safetensors(path: Path) -> Any:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as failure:
+        raise InputError(f"checkpoint {path} is not a sound safetensors file: {failure}") from failure
+
+
+def _pickled(path: Path) -> Any:
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as refused:
+        raise InputError(
+            f"checkpoint {path} holds more than tensors and was refused, because loading it could run code; "
+            "save its state_dict alone, or as safetensors"
+        ) from refused
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError) as failure:
+        raise InputError(f"checkpoint {path} cannot be read: {str(failure).splitlines()[0][:160]}") from failure
+
+
+def _unnest(document: Any, path: Path) -> dict[str, torch.Tensor]:
+    import torch
+
+    for _ in NESTS:
+        if not isinstance(document, Mapping):
+            break
+        tensors = {str(name): value for name, value in document.items() if isinstance(value, torch.Tensor)}
+        inner = next((document[key] for key in NESTS if isinstance(document.get(key), Mapping)), None)
+        if inner is None:
+            if tensors:
+                return tensors
+            break
+        document = inner
+    raise InputError(f"checkpoint {path} holds no state dict; expected tensors by name, or under {', '.join(NESTS)}")
+
+
+def _strip(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Without the prefixes that every name shares."""
+    shared = next((prefix for prefix in PREFIXES if all(name.startswith(prefix) for name in state)), None)
+    if shared is None:
+        return state
+    return _strip({name.removeprefix(shared): value for name, value in state.items()})
+
+
+def fit(module: torch.nn.Module, state: Mapping[str, torch.Tensor], path: Path, model: str) -> None:
+    """Load `state` into `module`; every name and shape must agree."""
+    wanted = module.state_dict()
+    reshaped = [
+        f"{name} is {tuple(state[name].shape)}, expected {tuple(wanted[name].shape)}"
+        for name in wanted
+        if name in state and state[name].shape != wanted[name].shape
+    ]
+    require_match(
+        path, model, [n for n in wanted if n not in state], [n for n in state if n not in wanted], reshaped
+    )
+    module.load_state_dict(dict(state), strict=True)
+
+
+def require_match(
+    path: Path, model: str, missing: Sequence[str], unexpected: Sequence[str], reshaped: Sequence[str]
+) -> None:
+    """One line about what differs between a checkpoint and a model, if anything does."""
+    kinds = (("missing", missing), ("unexpected", unexpected), ("wrong shape", reshaped))
+    parts = [
+        f"{kind}: {', '.join(names[:SHOWN])}" + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        for kind, names in kinds
+        if names
+    ]
+    if parts:
+        hint = "is it another model, or another number of classes (--classes) or size (--size)?"
+        raise InputError(f"checkpoint {path} does not fit {model}: {'; '.join(parts)}; {hint}")

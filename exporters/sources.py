@@ -1,0 +1,81 @@
+"""What is asked of a source of models, and what it hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from gradskip_onnx.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+    from gradskip_onnx.preprocess import Preprocess
+
+Dtype = Literal["float32", "float16"]
+SEED = 0  # of random weights: the same command writes the same file
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A model by name and where its weights come from: a checkpoint, a hub, or chance."""
+
+    name: str
+    checkpoint: Path | None = None
+    size: tuple[int, int] | None = None  # height, width
+    classes: int | None = None
+    random_weights: bool = False
+    dtype: Dtype = "float32"
+
+    def __post_init__(self) -> None:
+        if self.checkpoint is not None and self.random_weights:
+            raise InputError("--checkpoint and --random-weights exclude each other")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exportable:
+    """A torch model in eval mode, (B, 3, H, W) -> logits, and what its file should say about it."""
+
+    name: str
+    module: torch.nn.Module
+    blocks: tuple[torch.nn.Module, ...]  # in order of depth; each returns its tokens (B, N, d), alone or first
+    size: tuple[int, int]
+    preprocess: Preprocess
+    labels: tuple[str, ...]
+    dtype: Dtype = "float32"
+
+
+def imagenet_labels(classes: int) -> tuple[str, ...]:
+    """The ImageNet-1k names for a classifier of 1000 classes, nothing for any other."""
+    if classes != 1000:
+        return ()
+    from timm.data import ImageNetInfo
+
+    return tuple(ImageNetInfo("imagenet-1k").label_descriptions())
+
+
+def from_hub(name: str, fetch: Callable[[], Any]) -> Any:
+    """The result of `fetch`, which may need the network."""
+    try:
+        return fetch()
+    except _network_errors() as failure:
+        _unreachable(name, failure)
+
+
+def _unreachable(name: str, failure: BaseException) -> NoReturn:
+    reason = str(failure).strip().splitlines()[0][:160] if str(failure).strip() else type(failure).__name__
+    raise InputError(
+        f"the weights of {name} could not be fetched from the hub ({reason}); "
+        "give a file with --checkpoint, or use --random-weights"
+    ) from failure
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    """What hub clients raise: OSError and its children, and the HTTP client's own type (huggingface_hub >= 1)."""
+    try:
+        from httpx import HTTPError
+    except ImportError:
+        return (OSError,)
+    return (OSError, HTTPError)

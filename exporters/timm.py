@@ -1,0 +1,117 @@
+"""timm's plain vision transformers: vit_*, deit_*, deit3_*, distilled ones included."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.preprocess import Preprocess
+from gradskip_onnx.sidecar import from_timm
+
+from . import checkpoints
+from .quiet import quiet
+from .sources import SEED, Exportable, Request, from_hub, imagenet_labels
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load(request: Request) -> Exportable:
+    """The timm model of this name with its weights; a distilled one averages its two heads, as timm does in eval."""
+    name = request.name.removeprefix("timm/")
+    module = _create(name, request)
+    if request.checkpoint is not None:
+        state = checkpoints.read(request.checkpoint)
+        checkpoints.fit(module, _resampled(state, module, request), request.checkpoint, name)
+    if not module.num_classes:
+        raise InputError(f"{name} has no classifier; give the number of classes with --classes and a --checkpoint")
+    blocks = getattr(module, "blocks", None)
+    if blocks is None:
+        raise InputError(f"{name} has no list of transformer blocks; export another vit_* or deit_* model")
+    _show_attention(module)
+    size = tuple(int(side) for side in module.patch_embed.img_size)
+    return Exportable(
+        name=name,
+        module=module.eval(),
+        blocks=tuple(blocks),
+        size=(size[0], size[1]),
+        preprocess=_preprocess(module, (size[0], size[1])),
+        labels=_labels(module),
+        dtype=request.dtype,
+    )
+
+
+def _create(name: str, request: Request) -> Any:
+    import timm
+    import torch
+
+    if not timm.is_model(name):
+        raise InputError(f"timm does not know {name!r}{_similar(name)}")
+    pretrained = request.checkpoint is None and not request.random_weights
+    if pretrained and timm.get_pretrained_cfg(name) is None:
+        raise InputError(f"timm has no weights for {name}; give a file with --checkpoint, or use --random-weights")
+    options: dict[str, Any] = {"pretrained": pretrained}
+    if request.size is not None:
+        options["img_size"] = request.size
+    if request.classes is not None:
+        options["num_classes"] = request.classes
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        return from_hub(name, lambda: _build(name, options))
+
+
+def _build(name: str, options: dict[str, Any]) -> Any:
+    import timm
+
+    try:
+        return timm.create_model(name, **options)
+    except (TypeError, AssertionError, RuntimeError) as failure:  # what timm raises for options a model cannot take
+        reason = str(failure).strip().splitlines()[0][:160]
+        raise InputError(f"timm cannot build {name} with these options: {reason}") from failure
+
+
+def _similar(name: str) -> str:
+    """A few names a user may have meant."""
+    import difflib
+
+    import timm
+
+    known = [*timm.list_models("vit_*"), *timm.list_models("deit*")]
+    close = difflib.get_close_matches(name.split(".")[0], known, n=3)
+    return f"; did you mean {', '.join(close)}?" if close else "; timm.list_models('vit_*') lists them"
+
+
+def _show_attention(module: torch.nn.Module) -> None:
+    """Plain matrix products and softmax in place of the fused kernel, on this instance alone."""
+    for part in module.modules():
+        if hasattr(part, "fused_attn"):
+            part.fused_attn = False
+
+
+def _resampled(state: dict[str, torch.Tensor], module: Any, request: Request) -> dict[str, torch.Tensor]:
+    """The state with its position embedding at the model's grid, if another size was asked for."""
+    from timm.layers import resample_abs_pos_embed
+
+    have, want = state.get("pos_embed"), getattr(module, "pos_embed", None)
+    if request.size is None or have is None or want is None or have.shape == want.shape or have.ndim != 3:
+        return state
+    grid = module.patch_embed.grid_size
+    prefix = want.shape[1] - grid[0] * grid[1]
+    side = round((have.shape[1] - prefix) ** 0.5)
+    if have.shape[1] - prefix != side * side:
+        raise InputError(f"{request.checkpoint}: pos_embed {tuple(have.shape)} is no square grid, so no --size fits it")
+    return state | {"pos_embed": resample_abs_pos_embed(have, list(grid), num_prefix_tokens=prefix)}
+
+
+def _preprocess(module: Any, size: tuple[int, int]) -> Preprocess:
+    from timm.data import resolve_model_data_config
+
+    config = json.loads(json.dumps(resolve_model_data_config(module)))  # tuples to lists, as in a file
+    return replace(from_timm(config), size=size, source="timm pretrained_cfg")
+
+
+def _labels(module: Any) -> tuple[str, ...]:
+    names = (module.pretrained_cfg or {}).get("label_names") or ()
+    return tuple(names) if len(names) == module.num_classes else imagenet_labels(module.num_classes)

@@ -1,0 +1,123 @@
+"""From a torch module to a plain ONNX model: standard operators, dynamic batch, static height and width."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+from onnx.external_data_helper import load_external_data_for_model
+
+from gradskip_onnx.errors import InputError
+
+from .quiet import quiet
+from .tidy import tidy
+
+if TYPE_CHECKING:
+    import torch
+
+BATCH = 2  # traced with more than one image: exporters take a 1 for a constant
+DEFAULT_OPSET = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One export: what, how and to which file."""
+
+    module: torch.nn.Module
+    images: torch.Tensor
+    path: Path
+    opset: int
+    input_name: str
+    output_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tracer:
+    """An exporter of torch and the opsets it really writes."""
+
+    opsets: range
+    write: Callable[[Call], None]
+
+
+def _torchscript(call: Call) -> None:
+    import torch
+
+    torch.onnx.export(
+        call.module,
+        (call.images,),
+        str(call.path),
+        opset_version=call.opset,
+        input_names=[call.input_name],
+        output_names=[call.output_name],
+        dynamic_axes={call.input_name: {0: "batch"}, call.output_name: {0: "batch"}},
+        do_constant_folding=True,
+        dynamo=False,
+    )
+
+
+def _dynamo(call: Call) -> None:
+    import torch
+
+    program = torch.onnx.export(
+        call.module,
+        (call.images,),
+        opset_version=call.opset,
+        input_names=[call.input_name],
+        output_names=[call.output_name],
+        dynamic_shapes=({0: torch.export.Dim("batch")},),
+        dynamo=True,
+        verbose=False,
+    )
+    if program is None:
+        raise InputError(f"torch could not export the model at opset {call.opset}; try a lower --opset")
+    program.save(str(call.path), external_data=_bytes(call.module) > LARGE)
+
+
+# TorchScript is five to ten times faster and the only one below 18 (the other converts down and fails at
+# LayerNormalization); it writes nothing newer than 20.
+TRACERS = (Tracer(range(13, 21), _torchscript), Tracer(range(21, 24), _dynamo))
+OPSETS = range(TRACERS[0].opsets.start, TRACERS[-1].opsets.stop)
+LARGE = 1_500_000_000  # bytes of weights; protobuf ends at 2 GiB and the graph needs room too
+
+
+def trace(
+    module: torch.nn.Module,
+    example: torch.Tensor,
+    *,
+    opset: int = DEFAULT_OPSET,
+    input_name: str = "pixel_values",
+    output_name: str = "logits",
+) -> onnx.ModelProto:
+    """The module as ONNX, for images shaped like `example` (B, C, H, W) in any number."""
+    import torch
+
+    tracer = next((row for row in TRACERS if opset in row.opsets), None)
+    if tracer is None:
+        raise InputError(f"opset {opset} cannot be written; choose {OPSETS.start} to {OPSETS.stop - 1}")
+    images = torch.zeros((BATCH, *example.shape[1:]), dtype=example.dtype)
+    with tempfile.TemporaryDirectory() as folder, quiet(), torch.no_grad():
+        call = Call(module.eval(), images, Path(folder) / "model.onnx", opset, input_name, output_name)
+        tracer.write(call)
+        model = onnx.load(call.path, load_external_data=False)
+        _check_opset(model, opset)
+        logits = tuple(module(images).shape)
+        model = tidy(model, Path(folder), tuple(images.shape), logits)
+        load_external_data_for_model(model, folder)
+    return model
+
+
+def _check_opset(model: onnx.ModelProto, opset: int) -> None:
+    """Exporters may fall back to another opset or to operators of their own without failing."""
+    found = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
+    foreign = sorted({node.domain for node in model.graph.node} - {"", "ai.onnx"})
+    if found.get("ai.onnx") != opset or foreign:
+        got = f"opset {found.get('ai.onnx')}" + (f" with operators of {', '.join(foreign)}" if foreign else "")
+        raise InputError(f"torch wrote {got} where opset {opset} was asked for; try another --opset")
+
+
+def _bytes(module: torch.nn.Module) -> int:
+    return sum(p.numel() * p.element_size() for p in module.parameters())
