@@ -1,0 +1,115 @@
+"""Reverse-mode differentiation: appends to a graph the gradient of a score at chosen tensors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradskip_onnx.autodiff import dims as shapes
+from gradskip_onnx.autodiff.emit import Emit, Sym
+from gradskip_onnx.autodiff.pieces import Piece, total
+from gradskip_onnx.autodiff.rules import STANDARD_DOMAINS, Inputs, Node, Rule, missing_rule
+from gradskip_onnx.autodiff.rulesets import GRADIENT
+from gradskip_onnx.errors import UnsupportedModelError
+
+
+def backward(
+    emit: Emit, *, of: str, seed: Sym, at: Sequence[str], rules: Mapping[str, Rule] = GRADIENT
+) -> dict[str, Sym]:
+    """Gradients at the tensors `at` of a score whose gradient at the tensor `of` is `seed`."""
+    start = len(emit.graph.nodes)
+    nodes, alive = _paths(emit, of, at)
+    parts: dict[str, list[Sym | Piece]] = defaultdict(list, {of: [seed]})
+    done: dict[str, Sym] = {}
+    for node in reversed(nodes):
+        arrived = [_settle(emit, output.name, parts, done) for output in node.outputs]
+        if all(g is None for g in arrived):
+            continue
+        view = _view(emit, node, alive)
+        gradients = _rule(emit, node, rules)(view, *arrived)
+        for name, wanted, g in zip(view.x.names, view.wanted, gradients, strict=True):
+            if wanted and g is not None:
+                parts[name].append(_unbroadcast(g, emit.sym(name)))
+    found = {name: _settle(emit, name, parts, done) or emit.zeros_like(emit.sym(name)) for name in at}
+    emit.drop_unused(start, [seed, *found.values()])
+    return found
+
+
+def _settle(emit: Emit, name: str, parts: dict[str, list[Sym | Piece]], done: dict[str, Sym]) -> Sym | None:
+    """The whole gradient of a tensor; right once all its consumers have been visited."""
+    if name not in done and parts.get(name):
+        g = total(parts.pop(name))
+        if g is not None:
+            done[name] = g.expand_like(emit.sym(name))
+    return done.get(name)
+
+
+def _unbroadcast(g: Sym | Piece, x: Sym) -> Sym | Piece:
+    """Sum over the axes that broadcasting stretched; a gradient narrower than `x` is stretched when it settles."""
+    if isinstance(g, Piece):
+        return g
+    axes = shapes.surplus(g.dims, x.dims) if g.rank >= x.rank else ()
+    lead = tuple(range(g.rank - x.rank))
+    summed = g.sum([axis for axis in axes if axis not in lead])
+    return summed.sum(lead, keepdims=False).cast(x.dtype) if lead else summed.cast(x.dtype)
+
+
+def _rule(emit: Emit, node: Any, rules: Mapping[str, Rule]) -> Rule:
+    key = node.op if node.domain in STANDARD_DOMAINS else f"{node.domain}::{node.op}"
+    if key not in rules:
+        raise missing_rule(key, node.name, emit.opset)
+    return rules[key]
+
+
+def _view(emit: Emit, node: Any, alive: set[str]) -> Node:
+    names = tuple(tensor.name for tensor in node.inputs)
+    outputs = tuple(tensor.name for tensor in node.outputs)
+    wanted = tuple(name in alive for name in names)
+    return Node(emit, node.op, node.name, node.attrs, Inputs(emit, names), outputs, wanted)
+
+
+def _paths(emit: Emit, of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]:
+    """The nodes between the tensors `at` and `of` in topological order, and the tensors on those paths.
+
+    A path runs through floating-point tensors only: nothing is differentiable across an index or a mask.
+    """
+    above = _ancestors(emit, of)
+    leads = {of}
+    for node in reversed(above):
+        if any(tensor.name in leads for tensor in node.outputs):
+            leads.update(tensor.name for tensor in node.inputs if tensor.name and _is_float(emit, tensor.name))
+    for name in at:
+        if name not in leads:
+            raise UnsupportedModelError(
+                "no-path", f"{of!r} does not depend on {name!r}; choose tensors between the input and the score"
+            )
+    alive, nodes = set(at), []
+    for node in above:
+        if any(tensor.name in alive for tensor in node.inputs):
+            outputs = {tensor.name for tensor in node.outputs} & leads
+            alive |= outputs
+            nodes += [node] if outputs else []
+    return nodes, alive
+
+
+def _ancestors(emit: Emit, of: str) -> list[Any]:
+    """Every node `of` depends on, inputs before outputs (iterative: real graphs are deeper than Python's stack)."""
+    order: list[Any] = []
+    seen: set[int] = set()
+    stack: list[tuple[Any, bool]] = [(node, False) for node in emit.sym(of).tensor.inputs]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((parent, False) for tensor in node.inputs for parent in tensor.inputs)
+    return order
+
+
+def _is_float(emit: Emit, name: str) -> bool:
+    return np.issubdtype(emit.sym(name).dtype, np.floating)

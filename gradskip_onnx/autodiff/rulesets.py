@@ -1,0 +1,13 @@
+"""The tables of gradient rules: the true gradient, and variants as overlays of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gradskip_onnx.autodiff import vjps, vjps_norm, vjps_shape, vjps_spatial  # noqa: F401  (they fill the table)
+from gradskip_onnx.autodiff.rules import VJPS, Rule
+
+GRADIENT: Mapping[str, Rule] = VJPS
+
+RULESETS: Mapping[str, Mapping[str, Rule]] = MappingProxyType({"gradient": GRADIENT})

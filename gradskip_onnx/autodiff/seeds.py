@@ -1,0 +1,93 @@
+"""What is differentiated: the score of a class, chosen inside the graph, as the gradient it puts on the logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+import numpy as np
+
+from gradskip_onnx.autodiff.emit import Emit, Sym
+from gradskip_onnx.errors import UnsupportedModelError
+
+Seed = Callable[[Emit, Sym, Sym, Sym | None], tuple[Sym, Sym]]
+
+
+def class_logit(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+    """The logit of the class. Logits (B, C); target (B,) or (1,), negative: the class with the largest logit."""
+    chosen = choose(target, argmax(logits, 1))
+    return one_hot(chosen, logits), chosen
+
+
+def class_probability(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+    """The probability p_c of the class: dp_c/dz = p_c (1_c - p)."""
+    hot, chosen = class_logit(emit, logits, target, region)
+    return through_softmax(hot, logits), chosen
+
+
+def region_logit(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+    """The mean logit of the class over a region of pixels.
+
+    Logits (B, C, h, w); target negative: the class with most predicted pixels. Region: pixel weights that broadcast
+    to (B, h, w); if any is negative, or there is no region, the pixels predicted as the class. All pixels where the
+    weights add up to nothing.
+    """
+    predicted = argmax(logits, 1)  # (B, h, w)
+    chosen = choose(target, argmax(pixels_per_class(predicted, logits), 1))
+    of_class = predicted.equals(chosen.unsqueeze(1, 2)).cast(np.float32)
+    weights = of_class
+    if region is not None:
+        automatic = emit.reduce("ReduceMin", region, [1, 2]) < 0
+        weights = automatic.where(of_class, region)
+    total = weights.sum([1, 2])
+    pixels = logits.dims[2] * logits.dims[3] if logits.dims[2] and logits.dims[3] else None
+    if pixels is None:
+        raise UnsupportedModelError("dynamic-shape", f"the size of {logits.name!r} is not fixed; export with one size")
+    share = (total > 0).where(weights / total, 1 / pixels)
+    return one_hot(chosen, logits) * share.unsqueeze(1).cast(logits.dtype), chosen
+
+
+def region_probability(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+    """The mean probability of the class over a region of pixels."""
+    weights, chosen = region_logit(emit, logits, target, region)
+    return through_softmax(weights, logits), chosen
+
+
+SEEDS: MappingProxyType[tuple[str, str], Seed] = MappingProxyType(
+    {
+        ("classification", "logit"): class_logit,
+        ("classification", "probability"): class_probability,
+        ("segmentation", "logit"): region_logit,
+        ("segmentation", "probability"): region_probability,
+    }
+)
+
+
+def argmax(x: Sym, axis: int) -> Sym:
+    dims = (*x.dims[:axis], *x.dims[axis + 1 :])
+    return x.emit.op("ArgMax", x, dims=dims, dtype=np.int64, axis=axis, keepdims=0)
+
+
+def choose(target: Sym, predicted: Sym) -> Sym:
+    """The class asked for, or the predicted one where the target is negative. (B,)"""
+    return (target < 0).where(predicted, target)
+
+
+def one_hot(chosen: Sym, logits: Sym) -> Sym:
+    """One at the chosen class: (B, C) or, to broadcast over pixels, (B, C, 1, 1)."""
+    trailing = (1,) * (logits.rank - 2)
+    classes = logits.emit.const(np.arange(logits.dims[1] or 0).reshape(1, -1, *trailing), np.int64)
+    return chosen.unsqueeze(*range(1, logits.rank)).equals(classes).cast(logits.dtype)
+
+
+def pixels_per_class(predicted: Sym, logits: Sym) -> Sym:
+    """How many pixels each class won. (B, C)"""
+    classes = logits.emit.const(np.arange(logits.dims[1] or 0).reshape(1, -1, 1, 1), np.int64)
+    return predicted.unsqueeze(1).equals(classes).cast(np.float32).sum([2, 3], keepdims=False)
+
+
+def through_softmax(weights: Sym, logits: Sym) -> Sym:
+    """Gradient at the logits of a score with gradient `weights` at their softmax over the class axis."""
+    p = logits.emit.op("Softmax", logits, dims=logits.dims, axis=1)
+    weighted = weights * p
+    return weighted - p * weighted.sum([1])

@@ -1,0 +1,177 @@
+"""THE TABLE, operators over image axes: convolution, pooling, resizing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from gradskip_onnx.autodiff.emit import Sym
+from gradskip_onnx.autodiff.rules import Gradient, Node, vjp
+from gradskip_onnx.autodiff.vjps_shape import SCATTER_ADD_OPSET, fixed
+from gradskip_onnx.session import open_session
+from gradskip_onnx.types import Array
+
+Out = tuple[Gradient, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a sliding window walks over the image axes, with auto_pad worked out."""
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    before: list[int]
+    after: list[int]
+
+    def span(self, axis: int) -> int:
+        """How many pixels a dilated window covers."""
+        return (self.kernel[axis] - 1) * self.dilations[axis] + 1
+
+    @property
+    def attrs(self) -> dict[str, list[int]]:
+        return {
+            "kernel_shape": self.kernel,
+            "strides": self.strides,
+            "dilations": self.dilations,
+            "pads": [*self.before, *self.after],
+        }
+
+
+def window(n: Node, kernel: Sequence[int | None], fine: Sequence[int | None], coarse: Sequence[int | None]) -> Window:
+    """The window between a fine image (Conv's input) and a coarse one (its output)."""
+    sizes = [fixed(n, size, "kernel") for size in kernel]
+    rank = len(sizes)
+    strides, dilations = n.attrs.get("strides", [1] * rank), n.attrs.get("dilations", [1] * rank)
+    pads = list(n.attrs.get("pads", [0] * (2 * rank)))
+    result = Window(sizes, list(strides), list(dilations), pads[:rank], pads[rank:])
+    mode = n.attrs.get("auto_pad", "NOTSET")
+    if mode.startswith("SAME"):
+        for axis in range(rank):
+            steps = (fixed(n, coarse[axis], "image size") - 1) * strides[axis]
+            missing = max(0, steps + result.span(axis) - fixed(n, fine[axis], "image size"))
+            small, large = missing // 2, missing - missing // 2
+            result.before[axis], result.after[axis] = (small, large) if mode == "SAME_UPPER" else (large, small)
+    return result
+
+
+@vjp("Conv", note="gradient of the image and the bias; fixed image size; none for the kernel")
+def conv(n: Node, g: Sym) -> Out:
+    x, kernel = n.x[0], n.x[1]
+    if n.wanted[1]:
+        raise n.missing("a gradient at the kernel")
+    w = window(n, kernel.dims[2:], x.dims[2:], g.dims[2:])
+    rest = [
+        fixed(n, x.dims[2 + i], "image size") + w.before[i] + w.after[i]
+        - (fixed(n, g.dims[2 + i], "image size") - 1) * w.strides[i] - w.span(i)
+        for i in range(x.rank - 2)
+    ]  # fmt: skip
+    group = n.attrs.get("group", 1)
+    back = n.emit.op("ConvTranspose", g, kernel, dims=x.dims, group=group, output_padding=rest, **w.attrs)
+    return (back, None, g.sum([0, *range(2, g.rank)], keepdims=False))[: len(n.x)]
+
+
+@vjp("ConvTranspose", note="gradient of the image and the bias; fixed image size; none for the kernel")
+def conv_transpose(n: Node, g: Sym) -> Out:
+    x, kernel = n.x[0], n.x[1]
+    if n.wanted[1]:
+        raise n.missing("a gradient at the kernel")
+    w = window(n, kernel.dims[2:], g.dims[2:], x.dims[2:])
+    if "output_shape" in n.attrs:
+        raise n.missing("output_shape")
+    back = n.emit.op("Conv", g, kernel, dims=x.dims, group=n.attrs.get("group", 1), **w.attrs)
+    return (back, None, g.sum([0, *range(2, g.rank)], keepdims=False))[: len(n.x)]
+
+
+@vjp("AveragePool", note="fixed image size")
+def average_pool(n: Node, g: Sym) -> Out:
+    """The mean over a window is the product of one averaging matrix per axis."""
+    x = n.x[0]
+    w = window(n, n.attrs["kernel_shape"], x.dims[2:], g.dims[2:])
+    for i in range(x.rank - 2):
+        fine, coarse = fixed(n, x.dims[2 + i], "image size"), fixed(n, g.dims[2 + i], "image size")
+        g = g.along(2 + i, averaging(w, i, fine, coarse, bool(n.attrs.get("count_include_pad", 0))))
+    return (g,)
+
+
+def averaging(w: Window, axis: int, fine: int, coarse: int, count_pads: bool) -> Array:
+    """Matrix (coarse, fine): row o averages the pixels window o covers; pads beyond the declared ones never count."""
+    matrix = np.zeros((coarse, fine))
+    for o in range(coarse):
+        start = o * w.strides[axis] - w.before[axis]
+        taps = range(start, start + w.span(axis), w.dilations[axis])
+        inside = [tap for tap in taps if 0 <= tap < fine]
+        counted = [tap for tap in taps if tap < fine + w.after[axis]] if count_pads else inside
+        matrix[o, inside] = 1 / len(counted)
+    return matrix
+
+
+@vjp("GlobalAveragePool")
+def global_average_pool(n: Node, g: Sym) -> Out:
+    return (g * (1 / math.prod(fixed(n, size, "image size") for size in n.x[0].dims[2:])),)
+
+
+@vjp("GlobalMaxPool", note="ties share the gradient equally")
+def global_max_pool(n: Node, g: Sym) -> Out:
+    hits = n.x[0].equals(n.y).cast(g.dtype)
+    return (g * hits / hits.sum(range(2, g.rank)),)
+
+
+@vjp("MaxPool", note="opset 16 or newer")
+def max_pool(n: Node, g: Sym, *_: None) -> Out:
+    """Add each gradient at the position the maximum came from (positions count through the whole tensor)."""
+    if n.opset < SCATTER_ADD_OPSET:
+        raise n.missing(f"opsets below {SCATTER_ADD_OPSET}, where ScatterElements cannot add")
+    attrs = {key: value for key, value in n.attrs.items() if key != "storage_order"}
+    _, position = n.emit.ops("MaxPool", n.x[0], dims=[g.dims, g.dims], dtypes=[g.dtype, np.int64], **attrs)
+    flat = n.emit.zeros_like(n.x[0]).reshape((None,))
+    back = n.emit.op(
+        "ScatterElements", flat, position.reshape((None,)), g.reshape((None,)), dims=flat.dims, axis=0, reduction="add"
+    )
+    return (back.reshape_like(n.x[0]),)
+
+
+@vjp("Resize", note="fixed image size; every mode that works axis by axis")
+def resize(n: Node, g: Sym) -> Out:
+    """Resizing is linear and works axis by axis: multiply by the transposed matrix of each axis."""
+    x = n.x[0]
+    if n.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        raise n.missing("cropping while resizing")
+    if n.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise n.missing("a kept aspect ratio")
+    scales = n.value(2)
+    for axis, (size, target) in enumerate(zip(x.dims, g.dims, strict=True)):
+        scale = None if scales is None or not scales.size else _scale(n, scales, axis)
+        if size != target or scale not in (None, 1):
+            matrix = resizing(n, fixed(n, size, "image size"), fixed(n, target, "image size"), scale)
+            g = g.along(axis, matrix.T)
+    return n.first(g)
+
+
+def _scale(n: Node, scales: Array, axis: int) -> float:
+    """The factor for `axis`; from opset 18 on only some axes may be listed."""
+    listed = [a % n.x[0].rank for a in n.attrs.get("axes", range(n.x[0].rank))]
+    return float(scales[listed.index(axis)]) if axis in listed else 1.0
+
+
+def resizing(n: Node, size: int, target: int, scale: float | None) -> Array:
+    """Matrix (size, target) of Resize along one axis: what it makes of the unit vectors."""
+    attrs = {key: value for key, value in n.attrs.items() if key not in ("axes", "keep_aspect_ratio_policy")}
+    last, argument = ["x", "", "scales"], np.asarray([1, 1, 1, scale or 0], dtype=np.float32)
+    if scale is None:
+        last, argument = ["x", "", "", "sizes"], np.asarray([1, 1, size, target], dtype=np.int64)
+    eye = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, size, size])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(
+        [helper.make_node("Resize", last, ["y"], **attrs)], "resize", [eye], [out],
+        [onnx.numpy_helper.from_array(argument, last[-1])],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", n.opset)], ir_version=8)
+    session = open_session(model, None, device="cpu", threads=1)
+    matrix: Array = session.run(["y"], {"x": np.eye(size, dtype=np.float32)[None, None]})["y"][0, 0]
+    return matrix
