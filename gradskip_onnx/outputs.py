@@ -20,12 +20,13 @@ from PIL import Image
 from .errors import InputError
 from .preprocess import Geometry, Preprocess
 from .render import figure
-from .types import Array, Relevance
+from .types import Array, Relevance, Task
 from .version import __version__
 
 FORMAT = 1
 SUFFIXES = (".png", ".npy", ".json")  # the JSON is written last: where it is, the others are complete
 MAX_STEM = 150  # file systems take names of 255 bytes; a class name and a suffix must fit too
+SHARES: dict[Task, str] = {"classification": "probability", "segmentation": "share of pixels"}
 LIBRARIES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "onnxruntime-gpu", "Pillow")
 
 
@@ -74,6 +75,7 @@ class Subject:
     model: str
     image: str
     image_sha256: str | None
+    task: Task = "classification"
     score: str = "logit"
     region: str | None = None
 
@@ -98,8 +100,8 @@ def plan_stems(images: Sequence[Path | str]) -> tuple[str, ...]:
 
 def class_suffix(candidate: Scored) -> str:
     """What tells the files of several classes of one image apart."""
-    words = re.sub(r"\W+", "_", candidate.label.split(",")[0]).strip("_")[:40]
-    return f".{candidate.index}" + (f"_{words}" if words and words != str(candidate.index) else "")
+    words = "" if unnamed(candidate) else re.sub(r"\W+", "_", candidate.label.split(",")[0]).strip("_")[:40]
+    return f".{candidate.index}" + (f"_{words}" if words else "")
 
 
 def _safe(stem: str) -> str:
@@ -160,7 +162,7 @@ def draw(explanation: Explained, image: Image.Image, subject: Subject) -> Image.
     """The figure of an explanation."""
     target = explanation.target
     facts = (
-        f"probability {target.probability:.3f}",
+        f"{SHARES[subject.task]} {target.probability:.3f}",
         f"logit {target.logit:.2f}",
         f"method {explanation.relevance.method}",
         subject.model,
@@ -176,9 +178,13 @@ def draw(explanation: Explained, image: Image.Image, subject: Subject) -> Image.
 
 
 def named(entry: Scored) -> str:
-    """A class as people read it; without a label only its number is known."""
-    known = entry.label and entry.label != str(entry.index)
-    return f"{entry.label} ({entry.index})" if known else f"class {entry.index}"
+    """A class as people read it."""
+    return f"class {entry.index}" if unnamed(entry) else f"{entry.label} ({entry.index})"
+
+
+def unnamed(entry: Scored) -> bool:
+    """Whether only the number of a class is known."""
+    return entry.label in ("", str(entry.index), f"class {entry.index}")
 
 
 def document(explanation: Explained, image: Image.Image, subject: Subject) -> dict[str, Any]:
@@ -196,6 +202,7 @@ def document(explanation: Explained, image: Image.Image, subject: Subject) -> di
         },
         "target": candidate(explanation.target),
         "top": [candidate(entry) for entry in explanation.top],
+        "task": subject.task,
         "score": subject.score,
         "region": subject.region,
         "method": relevance.method,

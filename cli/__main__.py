@@ -1,0 +1,5 @@
+"""python -m gradskip_onnx.cli"""
+
+from .main import main
+
+main()

@@ -1,0 +1,84 @@
+"""Where text goes: results to standard output, everything else to standard error; colours only on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from gradskip_onnx.outputs import to_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDE = 200  # columns when nobody watches: a file or a pipe must not cut names short
+
+
+def plain(text: str) -> str:
+    """A text of unknown origin without characters that steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """Speaks to the user; rich honours NO_COLOR and leaves colours out where there is no terminal."""
+
+    verbose: bool = False
+    quiet: bool = False
+    as_json: bool = False
+    said: set[str] = field(default_factory=set)
+
+    def _console(self, *, stderr: bool = False) -> Console:
+        width = None if (sys.stderr if stderr else sys.stdout).isatty() else WIDE
+        return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+    def say(self, text: str, style: str = "") -> None:
+        """A line for people; with --json standard output belongs to the documents."""
+        if not self.as_json:
+            self._console().print(Text(plain(text), style=style), soft_wrap=True)
+
+    def table(self, table: Table) -> None:
+        if not self.as_json:
+            self._console().print(table)
+
+    def document(self, value: object, *, single: bool) -> None:
+        """One JSON document: over several lines if it is alone, else one line each."""
+        if self.as_json:
+            click.echo(to_json(value, indent=2 if single else None), nl=False)
+
+    def detail(self, text: str) -> None:
+        if self.verbose:
+            self._console(stderr=True).print(Text(plain(text), style="dim"), soft_wrap=True)
+
+    def warn(self, texts: Iterable[str]) -> None:
+        """Each warning once in a run."""
+        for text in texts:
+            if not self.quiet and text not in self.said:
+                self.said.add(text)
+                self._console(stderr=True).print(Text(f"warning: {plain(text)}", style="yellow"), soft_wrap=True)
+
+    def failed(self, text: str) -> None:
+        """A failure that does not stop the run; shown even with --quiet."""
+        self._console(stderr=True).print(Text(f"error: {plain(text)}", style="red"), soft_wrap=True)
+
+    @contextmanager
+    def progress(self, total: int) -> Iterator[Callable[[str], None]]:
+        """A bar on standard error, if a terminal is there and there is something to wait for; call it per image."""
+        if self.quiet or total < 2 or not sys.stderr.isatty():
+            yield lambda _name: None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+        # Results that go to a file must not be drawn into the bar's terminal.
+        with Progress(
+            *columns, console=Console(stderr=True, markup=False), transient=True, redirect_stdout=sys.stdout.isatty()
+        ) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda name: bar.update(task, advance=1, description=plain(name))

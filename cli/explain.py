@@ -1,0 +1,81 @@
+"""gradskip-onnx explain: heat maps for images, from the model file alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .options import device_options, json_option, preprocess_options, verbosity_options
+
+SOME_FAILED = 6
+
+EXAMPLES = """\b
+Examples:
+  gradskip-onnx explain                                   the embedded demo
+  gradskip-onnx explain model.onnx photo.jpg
+  gradskip-onnx explain model.onnx photo.jpg --target "tabby" --labels names.txt
+  gradskip-onnx explain model.onnx photo.jpg --target top5 --json
+  gradskip-onnx explain model.onnx 'photos/*.jpg' -o maps --preset half --batch-size 8
+  gradskip-onnx explain segformer.onnx street.png --target road --region 320,400
+  gradskip-onnx explain model.onnx photo.jpg --alpha 0.7 -O gate=branch     (-O help lists the options)
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("model", type=click.Path(path_type=Path), required=False)
+@click.argument("images", nargs=-1, metavar="[IMAGE|FOLDER|PATTERN]...")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("gradskip-out"), show_default=True,
+              metavar="DIR", help="Folder for <stem>.png, <stem>.npy and <stem>.json.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite files of that name.")
+@click.option("--target", metavar="INDEX|LABEL|top5", help="Class to explain.  [default: the predicted one]")
+@click.option("--region", metavar="MASK|X,Y", help="Segmentation: a mask image, or a point in image pixels.")
+@click.option("--score", type=click.Choice(["logit", "probability"]), default="logit", show_default=True,
+              help="What is differentiated.")  # fmt: skip
+@click.option("--method", default="gradskip", show_default=True, help="How relevance is found.")
+@click.option("--alpha", type=float, help="Option alpha of the method: gradient flow against sparsity.")
+@click.option("--gamma", type=float, help="Option gamma of the method: threshold of the flow.")
+@click.option(
+    "-O", "--option", "pairs", multiple=True, metavar="NAME=VALUE", help="Any option of the method; or: help."
+)
+@click.option("--batch-size", type=click.IntRange(1, 1024), default=1, show_default=True, help="Images in one pass.")
+@preprocess_options
+@device_options
+@json_option
+@verbosity_options
+def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bool, **given: Any) -> None:
+    """Draw what MODEL looked at in images; without arguments, explain the embedded demo."""
+    from gradskip_onnx.outputs import Folder
+
+    from .batch import plan_jobs, run_jobs
+    from .console import Voice
+    from .report import report, report_model
+    from .request import check, list_options, load_explainer, read_request
+
+    if model is not None and not images:
+        raise click.UsageError("name at least one image, folder or pattern")
+    if "help" in given["pairs"]:
+        list_options(given["method"])
+        return
+    voice = Voice(given["verbose"], given["quiet"], given["as_json"])
+    request = read_request(given)
+    source, jobs = plan_jobs(model, images)
+    folder = Folder(output, force or model is None)  # the demo may be run again
+    folder.open()
+    if not request.top:
+        folder.claim(job.stem for job in jobs)
+    explainer = load_explainer(source, given)
+    check(explainer, request)
+    report_model(voice, explainer)
+    failures = 0
+    with voice.progress(len(jobs)) as step:
+        for outcome in run_jobs(explainer, jobs, request, folder):
+            if outcome.error is not None and len(jobs) == 1:
+                raise outcome.error
+            failures += outcome.error is not None
+            step(outcome.job.path.name)
+            report(voice, outcome, alone=len(jobs) == 1)
+    if failures:
+        voice.failed(f"{failures} of {len(jobs)} images failed")
+        raise click.exceptions.Exit(SOME_FAILED)

@@ -1,0 +1,62 @@
+"""What the user points at: images by name, folder or pattern; classes; regions."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images import SUFFIXES, open_picture
+from gradskip_onnx.types import Array
+
+Target = int | str | None
+Region = Array | tuple[float, float] | None
+
+
+def expand(names: Iterable[str]) -> tuple[Path, ...]:
+    """The images meant: files as given, folders and patterns sorted, each file once."""
+    found: dict[Path, Path] = {}
+    for name in names:
+        for path in _matches(name):
+            found.setdefault(path.resolve(), path)
+    return tuple(found.values())
+
+
+def _matches(name: str) -> Iterator[Path]:
+    path = Path(name)
+    if path.is_dir():
+        files = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file())
+        if not files:
+            raise InputError(f"{name}: no images in this folder; use a pattern such as '{path}/**/*.png' to go deeper")
+        yield from files
+    elif not path.exists() and glob.has_magic(name):
+        hits = sorted(hit for hit in map(Path, glob.glob(name, recursive=True)) if hit.is_file())
+        if not hits:
+            raise InputError(f"{name}: no file matches this pattern")
+        yield from hits
+    else:
+        yield path  # a missing file is reported when it is opened, like any other image that fails
+
+
+def read_target(text: str | None) -> Target:
+    """A class index, a label, or None for the predicted class; `top5` is the caller's."""
+    if text is None or text == "predicted":
+        return None
+    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else text
+
+
+def read_region(text: str | None) -> Region:
+    """A point `x,y` in image pixels, or a mask image whose light pixels are meant."""
+    if text is None:
+        return None
+    point = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*", text)
+    if point is not None:
+        return float(point[1]), float(point[2])
+    mask = np.asarray(open_picture(text).image.convert("L")) >= 128
+    if not mask.any():
+        raise InputError(f"--region {text}: the mask is empty; light pixels (128 and above) are the region")
+    return mask.astype(np.float32)

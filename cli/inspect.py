@@ -1,0 +1,47 @@
+"""gradskip-onnx inspect: the blocks of a model, and what was proven about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import json_option, model_argument, read_size
+
+if TYPE_CHECKING:
+    pass
+
+EXAMPLES = """\b
+Examples:
+  gradskip-onnx inspect model.onnx
+  gradskip-onnx inspect model.onnx --why              every proof, and what was not taken for a block
+  gradskip-onnx inspect model.onnx --json | python -m json.tool
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@model_argument
+@click.option("--why", is_flag=True, help="List every proof with its number, and every mismatch with its reason.")
+@click.option("--size", callback=read_size, metavar="N|HxW", help="Input size, for models that take any.")
+@json_option
+def inspect(model: Path, why: bool, size: tuple[int, int] | None, as_json: bool) -> None:
+    """Show the blocks found in MODEL: tensors, heads, token grid, stages, and what was proven about them.
+
+    Exits with 3 and a reason code if the model cannot be explained.
+    """
+    from gradskip_onnx import api
+    from gradskip_onnx.errors import UnsupportedModelError
+
+    from .console import Voice
+    from .describe import mismatch_table, report, unsupported_document
+
+    voice = Voice(as_json=as_json)
+    try:
+        architecture = api.inspect(model, size=size)
+    except UnsupportedModelError as error:
+        voice.document(unsupported_document(model, error), single=True)
+        if why and error.mismatches:
+            voice.table(mismatch_table(error.mismatches))
+        raise
+    report(voice, model, architecture, why=why)

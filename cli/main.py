@@ -1,0 +1,75 @@
+"""The command group: commands are imported when called, errors become one line and an exit code."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from gradskip_onnx.errors import GradskipError
+from gradskip_onnx.version import __version__
+
+INTERRUPTED = 130
+
+# name -> (module, what it does); a command's function has the name of its module
+COMMANDS: dict[str, tuple[str, str]] = {
+    "explain": (".explain", "Draw what a model looked at in images."),
+    "inspect": (".inspect", "Show the blocks found in a model, and what was proven about them."),
+    "export": (".export", "Write a PyTorch model as ONNX, with its gradient graph."),
+}
+
+EXAMPLES = """\b
+Examples:
+  gradskip-onnx explain                              the embedded demo
+  gradskip-onnx explain model.onnx photo.jpg
+  gradskip-onnx inspect model.onnx --why
+  gradskip-onnx export deit_tiny_patch16_224 -o model.onnx
+"""
+
+
+class Commands(click.Group):
+    """A group whose help needs none of its commands, and whose failures are one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature, here and below)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(COMMANDS[cmd_name][0], package=__package__)
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except GradskipError as error:
+            click.echo(f"error: {one_line(error)}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("error: interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+def one_line(error: Exception) -> str:
+    """The message without line breaks and without characters that steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
+
+
+@click.group(cls=Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gradskip-onnx")
+def cli() -> None:
+    """Explain a vision transformer from its ONNX file alone.
+
+    Exit codes: 0 ok, 2 wrong input, 3 model not supported, 4 device missing, 6 some images failed.
+    """
+
+
+def main() -> None:
+    """Console script."""
+    cli(prog_name="gradskip-onnx")

@@ -1,0 +1,96 @@
+"""Options that several commands share, and the types of their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PRESET_NAMES = ("imagenet", "half", "clip", "none")  # preprocess.PRESETS, without importing it for --help
+
+
+def read_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """N for a square, or HEIGHTxWIDTH."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"0*([1-9]\d{0,4})(?:[xX,]0*([1-9]\d{0,4}))?", value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a size; write 224 or 224x320 (height x width)")
+    return int(match[1]), int(match[2] or match[1])
+
+
+def stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    """Several decorators as one, shown in the help in the order given."""
+
+    def decorate(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+model_argument = click.argument("model", type=click.Path(path_type=Path))
+
+device_options = stack(
+    click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="Where to run."),
+    click.option("--require-device", is_flag=True, help="Fail (exit 4) instead of falling back to the CPU."),
+    click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
+)
+
+preprocess_options = stack(
+    click.option("--preset", type=click.Choice(PRESET_NAMES), help="Mean and std by name."),
+    click.option("--mean", nargs=3, type=float, metavar="R G B", help="Subtracted, on values 0 to 1."),
+    click.option("--std", nargs=3, type=float, metavar="R G B", help="Divided by, after the mean."),
+    click.option("--size", callback=read_size, metavar="N|HxW", help="Input size, for models that take any."),
+    click.option("--crop", type=float, metavar="FRACTION", help="Share of the resized image kept by the centre crop."),
+    click.option(
+        "--labels", type=click.Path(path_type=Path), metavar="FILE", help="Class names: a line each, or JSON."
+    ),
+)
+
+verbosity_options = stack(
+    click.option("-v", "--verbose", is_flag=True, help="Say more: settings, notes, timings."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress and no warnings."),
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON on standard output.")
+
+
+def preprocess_flags(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of Preprocess among the options given; single values win over the preset."""
+    from gradskip_onnx.preprocess import PRESETS
+
+    single = {name: given[name] for name in ("mean", "std", "size", "crop") if given[name] is not None}
+    return (PRESETS[given["preset"]] if given["preset"] else {}) | single
+
+
+def read_method_options(options: type[Any], pairs: tuple[str, ...]) -> dict[str, Any]:
+    """NAME=VALUE texts as values of the types that the fields of a method's options have."""
+    from dataclasses import fields
+
+    from gradskip_onnx.errors import InputError
+
+    known = {field.name: field for field in fields(options)}
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if name not in known or not equals:
+            raise InputError(f"option {pair!r}: write NAME=VALUE, NAME one of {', '.join(known) or '(none)'}")
+        values[name] = _value(name, text, type(known[name].default))
+    return values
+
+
+def _value(name: str, text: str, kind: type[Any]) -> Any:
+    from gradskip_onnx.errors import InputError
+
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    try:
+        return words[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        raise InputError(f"option {name}: {text!r} is not a value of type {kind.__name__}") from None

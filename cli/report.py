@@ -1,0 +1,85 @@
+"""What `explain` tells about its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from gradskip_onnx.outputs import FORMAT, Scored, named
+
+from .batch import Outcome
+from .console import Voice, plain
+
+if TYPE_CHECKING:
+    from gradskip_onnx.api import Explainer, Explanation
+
+ALSO = 2  # further classes on the one line an image gets among many
+
+
+def top_classes(top: Sequence[Scored], explained: Sequence[int]) -> Table:
+    """The likeliest classes; an arrow at those explained."""
+    table = Table(box=None, pad_edge=False)
+    for name, side in (("", "left"), ("class", "left"), ("logit", "right"), ("probability", "right")):
+        table.add_column(name, justify="right" if side == "right" else "left", overflow="fold", header_style="dim")
+    for entry in top:
+        chosen = entry.index in explained
+        cells = ("→" if chosen else "", named(entry), f"{entry.logit:.3f}", f"{entry.probability:.4f}")
+        table.add_row(*(Text(plain(cell), style="bold" if chosen else "") for cell in cells))
+    return table
+
+
+def report_model(voice: Voice, explainer: Explainer) -> None:
+    """What was loaded. (The provider is known after the first pass; asking before would open a second session.)"""
+    read = explainer.architecture
+    blocks = f"{len(read.blocks)} blocks, {read.grid[0]}x{read.grid[1]} tokens, {read.classes} classes"
+    voice.say(f"model     {explainer.source.name}: {read.task}, {blocks}")
+    voice.detail(f"preprocessing: {explainer.preprocess}")
+    voice.warn(explainer.warnings)
+
+
+def report(voice: Voice, outcome: Outcome, *, alone: bool) -> None:
+    """One image: in full if it is the only one, else a line for each class explained."""
+    if outcome.error is not None:
+        voice.failed(str(outcome.error))
+        failure = {"format": FORMAT, "image": {"file": str(outcome.job.path)}, "error": str(outcome.error)}
+        voice.document(failure, single=False)
+        return
+    _provider(voice, outcome.results[0][0])
+    explained = [result.target.index for result, _ in outcome.results]
+    if alone or voice.verbose:
+        voice.table(top_classes(outcome.results[0][0].top, explained))
+    for result, files in outcome.results:
+        if alone:
+            _one(voice, result, files)
+        else:
+            _line(voice, outcome.job.path, result, files)
+    for facts in outcome.documents:
+        voice.document(facts, single=alone and len(outcome.documents) == 1)
+
+
+def _provider(voice: Voice, result: Explanation) -> None:
+    """Who really ran the model, said once; and what the run warned about."""
+    if result.provider not in voice.said:
+        voice.said.add(result.provider)
+        voice.say(f"provider  {result.provider}")
+    voice.warn(result.warnings)
+
+
+def _one(voice: Voice, result: Explanation, files: Sequence[Path]) -> None:
+    """The class explained and where the files are."""
+    voice.say(f"explained {named(result.target)}, probability {result.target.probability:.4f}")
+    for word, path in zip(("picture", "map", "facts"), files, strict=True):
+        voice.say(f"{word:<9} {path}", style="bold" if word == "picture" else "")
+    for note in result.relevance.notes:
+        voice.detail(f"note: {note}")
+    voice.detail(f"time: {', '.join(f'{name} {1000 * seconds:.1f} ms' for name, seconds in result.timings.items())}")
+
+
+def _line(voice: Voice, image: Path, result: Explanation, files: Sequence[Path]) -> None:
+    others = [entry for entry in result.top if entry.index != result.target.index][:ALSO]
+    then = "".join(f", {named(entry)} {entry.probability:.3f}" for entry in others)
+    voice.say(f"{image.name}: {named(result.target)} {result.target.probability:.3f}{then} -> {files[0]}")

@@ -1,0 +1,101 @@
+"""What `explain` is asked for, from its options: read, checked, and the explainer for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gradskip_onnx import api
+from gradskip_onnx.api import Explainer
+from gradskip_onnx.classes import find_class
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.labels import read_labels
+from gradskip_onnx.methods import METHODS, Method
+
+from .inputs import Region, Target, read_region, read_target
+from .options import preprocess_flags, read_method_options
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """What to explain of every image, and how."""
+
+    target: Target = None
+    top: bool = False  # the five likeliest classes in place of one target
+    method: str = "gradskip"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    region: Region = None
+    region_text: str | None = None
+    score: str = "logit"
+    batch_size: int = 1
+
+    @property
+    def joint(self) -> bool:
+        """Whether images can share a pass: regions and top classes differ from image to image."""
+        return self.batch_size > 1 and self.region is None and not self.top
+
+    def run(self, explainer: Explainer, images: Any, target: Target) -> Any:
+        return explainer.explain(
+            images, target, method=self.method, region=self.region, score=self.score, **self.options
+        )
+
+
+def read_request(given: dict[str, Any]) -> Request:
+    """What the options ask of every image."""
+    named = [f"{name}={given[name]!r}" for name in ("alpha", "gamma") if given[name] is not None]
+    top, row = given["target"] == "top5", _method(given["method"])
+    options = read_method_options(row.options, (*named, *given["pairs"]))
+    row.options(**options)  # checks the values before anything else is done
+    return Request(
+        target=None if top else read_target(given["target"]),
+        top=top,
+        method=given["method"],
+        options=options,
+        region=read_region(given["region"]),
+        region_text=given["region"],
+        score=given["score"],
+        batch_size=given["batch_size"],
+    )
+
+
+def load_explainer(source: Path | bytes, given: dict[str, Any]) -> Explainer:
+    """Open the model with the settings given."""
+    return api.load(
+        source,
+        given["device"],
+        require_device=given["require_device"],
+        threads=given["threads"],
+        preprocess=preprocess_flags(given) or None,
+        labels=None if given["labels"] is None else read_labels(given["labels"]),
+        size=given["size"],
+    )
+
+
+def _method(name: str) -> Method:
+    """A row of the table of methods."""
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def list_options(name: str) -> None:
+    """The options of a method with their defaults."""
+    for each in fields(_method(name).options):
+        allowed = " | ".join(each.metadata.get("choices", ()))
+        click.echo(f"{each.name}={each.default}\t{each.metadata['help']}{f' ({allowed})' if allowed else ''}")
+
+
+def check(explainer: Explainer, request: Request) -> None:
+    """Refuse what would fail for every image alike."""
+    read = explainer.architecture
+    find_class(request.target, explainer.labels, read.classes)
+    if read.input_dims[0] != 3:
+        raise InputError(
+            f"{explainer.source.name} takes {read.input_dims[0]} channels, an image has 3; use the Python call"
+        )
+    if request.region is not None and read.task != "segmentation":
+        raise InputError(f"--region is for segmentation; {explainer.source.name} classifies the whole image")
