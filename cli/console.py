@@ -17,7 +17,7 @@ from gradskip_onnx.outputs import to_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDE = 200  # columns when nobody watches: a file or a pipe must not cut names short
+WIDE = 1000  # columns when nobody watches: a file or a pipe must not cut names short
 
 
 def plain(text: str) -> str:

@@ -11,29 +11,31 @@ from rich.table import Table
 from rich.text import Text
 
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.types import Architecture, Block, Mismatch, Proof
+from gradskip_onnx.graph.architecture import Reading
+from gradskip_onnx.types import Block, Mismatch, Proof
 
 from .console import Voice, plain
 
 FORMAT = 1
 
 
-def report(voice: Voice, model: Path, architecture: Architecture, *, why: bool) -> None:
+def report(voice: Voice, model: Path, reading: Reading, *, why: bool) -> None:
     """Everything about a model that can be explained."""
-    voice.document(document(model, architecture), single=True)
-    channels, height, width = architecture.input_dims
-    voice.say(f"model   {model.name}: {architecture.task}")
-    voice.say(f"input   {architecture.input}: {channels} channels, {height}x{width} ({architecture.input_layout})")
-    voice.say(f"logits  {architecture.logits}: {architecture.classes} classes")
-    voice.say("")
-    voice.table(block_table(architecture.blocks))
-    voice.say("")
-    voice.table(proof_table(architecture.proofs) if why else claim_table(architecture.proofs))
-    if why and architecture.unmatched:
+    read = reading.architecture
+    voice.document(document(model, reading), single=True)
+    channels, height, width = read.input_dims
+    voice.say(f"model   {model.name}: {read.task}")
+    voice.say(f"input   {read.input}: {channels} channels, {height}x{width} ({read.input_layout})")
+    voice.say(f"logits  {read.logits}: {read.classes} classes")
+    tables = [block_table(reading), tensor_table(read.blocks)]
+    tables.append(proof_table(read.proofs) if why else claim_table(read.proofs))
+    if why and read.unmatched:
+        tables.append(mismatch_table(read.unmatched))
+    for table in tables:
         voice.say("")
-        voice.table(mismatch_table(architecture.unmatched))
-    elif architecture.unmatched:
-        voice.say(f"{len(architecture.unmatched)} places looked like a block and are none; --why lists them")
+        voice.table(table)
+    if read.unmatched and not why:
+        voice.say(f"{len(read.unmatched)} places looked like a block and are none; --why lists them")
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -46,8 +48,8 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]])
     return table
 
 
-def block_table(blocks: Sequence[Block]) -> Table:
-    columns = (">block", ">stage", ">heads", "grid", "special", ">reduction", "attention", "input", "output", "branch")
+def block_table(reading: Reading) -> Table:
+    columns = (">block", ">stage", ">heads", "grid", "special", ">reduction", "attention shape", "token shape")
     rows = [
         (
             block.index,
@@ -56,14 +58,22 @@ def block_table(blocks: Sequence[Block]) -> Table:
             f"{block.grid[0]}x{block.grid[1]}",
             special_tokens(block),
             block.reduction,
-            f"{block.attention} {block.attention_layout}",
-            f"{block.tokens_in} {block.tokens_layout}",
-            block.tokens_out,
-            block.branch,
+            f"{_shape(reading, block.attention)} {block.attention_layout}",
+            f"{_shape(reading, block.tokens_in)} {block.tokens_layout}",
         )
-        for block in blocks
+        for block in reading.architecture.blocks
     ]
-    return _table(f"{len(blocks)} blocks", columns, rows)
+    return _table(f"{len(rows)} blocks", columns, rows)
+
+
+def tensor_table(blocks: Sequence[Block]) -> Table:
+    rows = [(block.index, block.attention, block.tokens_in, block.tokens_out, block.branch) for block in blocks]
+    return _table("tensors", (">block", "attention", "input", "output", "branch"), rows)
+
+
+def _shape(reading: Reading, tensor: str) -> str:
+    """The dimensions seen in the dry run; B follows the batch."""
+    return "x".join("B" if size is None else str(size) for size in reading.facts[tensor].dims)
 
 
 def special_tokens(block: Block) -> str:
@@ -97,15 +107,21 @@ def mismatch_table(mismatches: Sequence[Mismatch]) -> Table:
     return _table(f"{len(rows)} mismatches", ("looked like", "node", "code", "reason"), rows)
 
 
-def document(model: Path, architecture: Architecture) -> dict[str, Any]:
+def document(model: Path, reading: Reading) -> dict[str, Any]:
     """The same as JSON."""
-    proofs = [asdict(proof) | {"holds": proof.holds} for proof in architecture.proofs]
-    return asdict(architecture) | {
+    read = reading.architecture
+    shapes = {
+        name: reading.facts[name].dims
+        for block in read.blocks
+        for name in (block.attention, block.tokens_in, block.tokens_out, block.branch)
+    }
+    return asdict(read) | {
         "format": FORMAT,
         "model": str(model),
         "supported": True,
-        "grid": architecture.grid,
-        "proofs": proofs,
+        "grid": read.grid,
+        "shapes": shapes,
+        "proofs": [asdict(proof) | {"holds": proof.holds} for proof in read.proofs],
     }
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from .options import json_option, model_argument, read_size
-
-if TYPE_CHECKING:
-    pass
 
 EXAMPLES = """\b
 Examples:
@@ -30,18 +26,21 @@ def inspect(model: Path, why: bool, size: tuple[int, int] | None, as_json: bool)
 
     Exits with 3 and a reason code if the model cannot be explained.
     """
-    from gradskip_onnx import api
+    from gradskip_onnx.bundle import notes
     from gradskip_onnx.errors import UnsupportedModelError
+    from gradskip_onnx.graph.architecture import read
+    from gradskip_onnx.graph.load import load
 
     from .console import Voice
     from .describe import mismatch_table, report, unsupported_document
 
     voice = Voice(as_json=as_json)
     try:
-        architecture = api.inspect(model, size=size)
+        source = load(model)
+        reading = read(source, size=size, outputs=notes(source).forward_outputs)
     except UnsupportedModelError as error:
         voice.document(unsupported_document(model, error), single=True)
         if why and error.mismatches:
             voice.table(mismatch_table(error.mismatches))
         raise
-    report(voice, model, architecture, why=why)
+    report(voice, model, reading, why=why)

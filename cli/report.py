@@ -50,13 +50,16 @@ def report(voice: Voice, outcome: Outcome, *, alone: bool) -> None:
         return
     _provider(voice, outcome.results[0][0])
     explained = [result.target.index for result, _ in outcome.results]
-    if alone or voice.verbose:
-        voice.table(top_classes(outcome.results[0][0].top, explained))
-    for result, files in outcome.results:
-        if alone:
+    classes = top_classes(outcome.results[0][0].top, explained)
+    if alone:
+        voice.table(classes)
+        for result, files in outcome.results:
             _one(voice, result, files)
-        else:
+    else:
+        for result, files in outcome.results:
             _line(voice, outcome.job.path, result, files)
+        if voice.verbose:
+            voice.table(classes)
     for facts in outcome.documents:
         voice.document(facts, single=alone and len(outcome.documents) == 1)
 

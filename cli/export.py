@@ -1,0 +1,79 @@
+"""gradskip-onnx export: a PyTorch model as ONNX, with its gradient graph, checked against the original."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import read_size
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+EXAMPLES = """\b
+Examples:
+  gradskip-onnx export deit_tiny_patch16_224 -o model.onnx
+  gradskip-onnx export deit_tiny_patch16_224 --checkpoint weights.pth -o model.onnx
+  gradskip-onnx export segformer_b0 --size 512x512 -o segmenter.onnx
+  gradskip-onnx export path/to/folder --opset 17 --plain -o forward_only.onnx
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("name")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
+@click.option("--checkpoint", type=click.Path(path_type=Path), help="Weights: safetensors, or a pickle of tensors.")
+@click.option("--random-weights", is_flag=True, help="Seeded random weights, for trying things out.")
+@click.option("--opset", type=int, default=18, show_default=True, help="ONNX operator set, 13 to 23.")
+@click.option("--size", callback=read_size, metavar="N|HxW", help="Image size.  [default: the model's own]")
+@click.option("--classes", type=click.IntRange(min=2), metavar="N", help="Number of classes.  [default: the model's]")
+@click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
+@click.option("--plain", is_flag=True, help="Only the forward graph.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+def export(name: str, output: Path, opset: int, plain: bool, force: bool, **given: Any) -> None:
+    """Write the model NAME as ONNX: forward graph, and gradients of a class score at every block.
+
+    NAME is a timm name (vit_*, deit_*), a SegFormer (segformer_b0 .. b5, nvidia/mit-b0) or a folder saved by
+    transformers. The file is compared with the torch model at once; exit code 5 if they disagree.
+    """
+    from rich.console import Console
+    from rich.status import Status
+
+    from gradskip_onnx.exporters.pipeline import export as run
+    from gradskip_onnx.exporters.sources import Request
+
+    import sys
+
+    from .console import Voice
+
+    voice = Voice()
+    # Bound to this stream: the frameworks' own output is diverted while they work.
+    with Status("", console=Console(file=sys.stderr)) as status:
+        report = run(
+            Request(name, **given), output, opset=opset, plain=plain, force=force,
+            step=lambda text: status.update(text),
+        )  # fmt: skip
+    voice.table(_table(report))
+    report.require_sound()
+    for file in report.files:
+        voice.say(f"{file}  {file.stat().st_size / 1e6:.1f} MB")
+
+
+def _table(report: Any) -> Table:
+    """The largest difference of each quantity, over blocks and batches."""
+    from rich.table import Table
+
+    table = Table(title=f"{report.name} against torch")
+    for column in ("quantity", "where", "largest difference", "relative", "bound", ""):
+        table.add_column(column)
+    worst: dict[str, Any] = {}
+    for found in report.differences:
+        if found.quantity not in worst or not found.relative <= worst[found.quantity].relative:
+            worst[found.quantity] = found
+    for found in worst.values():
+        verdict = "ok" if found.passes else "FAILED"
+        row = (found.quantity, found.where, f"{found.absolute:.1e}", f"{found.relative:.1e}", f"{found.bound:.0e}")
+        table.add_row(*row, verdict)
+    return table
