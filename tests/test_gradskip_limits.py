@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -198,3 +199,12 @@ def test_needs_no_more_than_it_reads(options, expected):
 def test_result_carries_its_options():
     assert run(layers_of(MODELS["vit"]), gamma=0.1).options["gamma"] == 0.1
     assert run(layers_of(MODELS["vit"])).options["tokens"] == "output"
+
+
+def test_the_page_names_every_option_value_and_count():
+    page = (Path(__file__).parent.parent / "docs" / "gradskip.md").read_text(encoding="utf-8")
+    for field in fields(GradSkipOptions):
+        for word in (field.name, *field.metadata.get("choices", ())):
+            assert f"`{word}`" in page, word
+    for name in (*GUARDS, "start_block", "steps", "sum", "drift"):
+        assert f"`{name}`" in page, name
