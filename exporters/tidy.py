@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
+from gradskip_onnx.graph.forward import absorb_constants
 from gradskip_onnx.session import open_session
 from gradskip_onnx.types import Array
 
@@ -27,8 +28,8 @@ def tidy(
 ) -> onnx.ModelProto:
     """`model` without constant nodes, identities and settled shape arithmetic; weights in `folder` stay there."""
     graph = gs.import_onnx(model)
-    _settle_constants(graph)
-    _bypass_identities(graph)
+    absorb_constants(graph)
+    _bypass_copies(graph)
     _settle_shapes(graph, _observed(model, graph, folder, images))
     for tensor, dims in ((graph.inputs[0], images), (graph.outputs[0], logits)):
         tensor.shape = ["batch", *dims[1:]]
@@ -40,22 +41,28 @@ def tidy(
     return tidied
 
 
-def _settle_constants(graph: gs.Graph) -> None:
-    for node in graph.nodes:
-        if node.op == "Constant" and "value" in node.attrs:
-            value = node.attrs["value"]
-            node.outputs[0].to_constant(value.values if isinstance(value, gs.Constant) else value)
-            node.outputs.clear()
-
-
-def _bypass_identities(graph: gs.Graph) -> None:
+def _bypass_copies(graph: gs.Graph) -> None:
+    """Readers of an Identity, or of a Cast to the type it already has, read its input instead."""
     kept = {id(tensor) for tensor in graph.outputs}
     for node in graph.nodes:
-        if node.op == "Identity" and id(node.outputs[0]) not in kept:
+        if _is_copy(node) and id(node.outputs[0]) not in kept:
             before, after = node.inputs[0], node.outputs[0]
             for reader in list(after.outputs):
                 reader.inputs = [before if tensor is after else tensor for tensor in reader.inputs]
             node.outputs.clear()
+
+
+def _is_copy(node: gs.Node) -> bool:
+    known = node.inputs and node.inputs[0].dtype is not None
+    same = node.op == "Cast" and known and onnx.helper.np_dtype_to_tensor_dtype(
+        np.dtype(node.inputs[0].dtype)
+    ) == _element_type(node.attrs["to"])
+    return node.op == "Identity" or bool(same)
+
+
+def _element_type(to: object) -> int:
+    """graphsurgeon gives `to` as a NumPy type where there is one, else as ONNX's number."""
+    return to if isinstance(to, int) else onnx.helper.np_dtype_to_tensor_dtype(np.dtype(to))  # type: ignore[call-overload]
 
 
 def _operands(graph: gs.Graph) -> list[tuple[gs.Node, int]]:

@@ -45,3 +45,9 @@ class DeviceError(GradskipError):
     """The device asked for is not there, or no ONNX Runtime is installed."""
 
     exit_code = 4
+
+
+class VerificationError(GradskipError):
+    """A file was written, and it does not compute what the model it was made from computes."""
+
+    exit_code = 5

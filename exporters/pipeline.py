@@ -1,0 +1,129 @@
+"""The whole export: load, trace, add the gradient graph, write, verify."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+
+from gradskip_onnx import bundle
+from gradskip_onnx.errors import InputError, VerificationError
+from gradskip_onnx.graph.architecture import read
+from gradskip_onnx.graph.load import load as load_source
+from gradskip_onnx.types import Source
+
+from . import EXTRA, load
+from .sources import Exportable, Request
+from .trace import DEFAULT_OPSET, LARGE, trace
+from .verify import Difference, verify
+
+if TYPE_CHECKING:
+    import torch
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written, and how far it is from the torch model."""
+
+    name: str
+    files: tuple[Path, ...]
+    opset: int
+    size: tuple[int, int]
+    labels: int
+    differences: tuple[Difference, ...]
+
+    def require_sound(self) -> None:
+        """Raise unless every difference is within its bound; the file stays where it is."""
+        failed = [d for d in self.differences if not d.passes]
+        if failed:
+            worst = max(failed, key=lambda d: d.relative)
+            raise VerificationError(
+                f"{self.files[0]} was written but does not agree with the torch model: {worst.quantity} "
+                f"{worst.where} differs by {worst.relative:.1e} relative (bound {worst.bound:.0e}); do not use it"
+            )
+
+
+def export(
+    request: Request,
+    output: Path,
+    *,
+    opset: int = DEFAULT_OPSET,
+    plain: bool = False,
+    force: bool = False,
+    step: Step = lambda _text: None,
+) -> Report:
+    """Write the model that `request` names to `output` and compare the file with it."""
+    if output.exists() and not force:
+        raise InputError(f"{output} exists already; choose another name or give --force")
+    step(f"loading {request.name}")
+    exportable = load(request)
+    step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
+    model = _traced(exportable, opset)
+    with tempfile.TemporaryDirectory() as scratch:
+        source = _as_source(model, Path(scratch))
+        if plain:
+            model = bundle.annotate(model, preprocess=exportable.preprocess, labels=exportable.labels)
+        else:
+            step("finding the blocks and adding their gradients")
+            reading = read(source)
+            model = bundle.assemble(source, reading, preprocess=exportable.preprocess, labels=exportable.labels)
+        step(f"writing {output}")
+        files = bundle.save(model, output, folder=source.folder, force=force)
+    step("verifying against torch")
+    differences = verify(output, exportable)
+    return Report(exportable.name, tuple(files), opset, exportable.size, len(exportable.labels), differences)
+
+
+def _traced(exportable: Exportable, opset: int) -> onnx.ModelProto:
+    """The forward graph. float16: computed in half, pixels and logits in float32.
+
+    Afterwards the torch model is float32 again, with its weights rounded to half: what the file is compared with.
+    """
+    import torch
+
+    example = torch.zeros(1, 3, *exportable.size)
+    if exportable.dtype == "float32":
+        return _trace(exportable.module, example, opset)
+    try:
+        return _trace(_half_inside(exportable.module.half()), example, opset)
+    finally:
+        exportable.module.float()
+
+
+def _trace(module: torch.nn.Module, example: torch.Tensor, opset: int) -> onnx.ModelProto:
+    try:
+        return trace(module, example, opset=opset)
+    except ModuleNotFoundError as missing:
+        raise InputError(f"export needs {missing.name}, which is not installed; run: {EXTRA}") from missing
+
+
+def _half_inside(module: torch.nn.Module) -> torch.nn.Module:
+    import torch
+
+    class HalfInside(torch.nn.Module):
+        """Half precision between two casts, so that a caller needs no half arrays."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = module
+
+        def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.inner(pixel_values.half())
+            return logits.float()
+
+    return HalfInside()
+
+
+def _as_source(model: onnx.ModelProto, scratch: Path) -> Source:
+    """The traced model as the reader takes it; weights too large for one message go to a second file."""
+    if model.ByteSize() < LARGE:
+        return load_source(model.SerializeToString())
+    path = scratch / "model.onnx"
+    onnx.save_model(model, path, save_as_external_data=True, location="model.onnx.data")
+    return load_source(path)

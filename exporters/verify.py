@@ -1,0 +1,111 @@
+"""Is the written file the torch model? Values and gradients of both, side by side, on random images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradskip_onnx.bundle import EXPLAIN, KEY
+from gradskip_onnx.graph.layouts import arrange
+from gradskip_onnx.graph.load import load
+from gradskip_onnx.runtime import predicted
+from gradskip_onnx.session import Session, open_session
+from gradskip_onnx.types import Array
+
+from .oracle import Oracle, differentiate
+from .sources import Exportable
+
+BATCHES = (1, 3)
+SEED = 7
+
+# Largest difference allowed, in units of the largest value of the tensor. float32: single products are summed in
+# another order, about 1e-6 after a dozen blocks. float16 keeps 11 bits, 5e-4 a step, which add up over the depth.
+BOUNDS = {"float32": 1e-4, "float16": 5e-2}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The largest difference of one quantity at one place."""
+
+    quantity: str
+    where: str
+    absolute: float
+    relative: float
+    bound: float
+
+    @property
+    def passes(self) -> bool:
+        return self.relative <= self.bound  # False for NaN
+
+
+def verify(path: Path, exportable: Exportable, *, device: str = "cpu") -> tuple[Difference, ...]:
+    """Compare the file with the model it was made from; one entry a quantity and block, the worst of all batches."""
+    source = load(path)
+    notes = {entry.key: entry.value for entry in source.model.metadata_props}
+    anatomy = json.loads(notes.get(KEY, "{}")).get("anatomy")
+    session = open_session(source.model, source.folder, device)
+    random = np.random.default_rng(SEED)
+    worst: dict[tuple[str, str], Difference] = {}
+    for batch in BATCHES:
+        images = random.standard_normal((batch, 3, *exportable.size)).astype(np.float32)
+        pairs = _whole(session, anatomy, exportable, images) if anatomy else _plain(session, exportable, images)
+        for quantity, where, ours, theirs in pairs:
+            found = difference(quantity, where, ours, theirs, BOUNDS[exportable.dtype])
+            before = worst.get((quantity, where))
+            if before is None or not found.relative <= before.relative:
+                worst[quantity, where] = found
+    return tuple(worst.values())
+
+
+def difference(quantity: str, where: str, ours: Array, theirs: Array, bound: float) -> Difference:
+    """Largest absolute difference, and the same over the largest magnitude of `theirs`."""
+    if ours.shape != theirs.shape:
+        return Difference(quantity, f"{where}: shape {ours.shape}, torch has {theirs.shape}", np.inf, np.inf, bound)
+    absolute = float(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max(initial=0.0))
+    scale = float(np.abs(theirs.astype(np.float64)).max(initial=0.0))
+    relative = absolute / scale if scale > 0 else (0.0 if absolute == 0 else np.inf)
+    return Difference(quantity, where, absolute, relative, bound)
+
+
+Pair = tuple[str, str, Array, Array]  # quantity, where, ours, torch's
+
+
+def _plain(session: Session, exportable: Exportable, images: Array) -> Iterator[Pair]:
+    (feed,) = (entry.name for entry in session.handle.get_inputs())
+    (output,) = (entry.name for entry in session.handle.get_outputs())
+    ours = session.run([output], {feed: images})[output]
+    yield "logits", "", ours, differentiate(exportable, images, None, None).logits
+
+
+def _whole(session: Session, anatomy: Mapping[str, Any], exportable: Exportable, images: Array) -> Iterator[Pair]:
+    """Everything a file with gradients shows, its own choice of class taken as given after a look at it."""
+    feeds = {anatomy["input"]: images}
+    classes = anatomy["classes"]
+    if len(images) > 1:  # one image runs on the defaults
+        feeds["target"] = np.array([-1, *np.linspace(0, classes - 1, len(images) - 1)], np.int64)
+    names = [entry.name for entry in session.handle.get_outputs()]
+    ours = session.run(names, feeds)
+    logits, chosen = ours[anatomy["logits"]], ours["gradskip/target"]
+    wanted = np.asarray(feeds.get("target", np.full(1, -1)))
+    expected = np.where(wanted < 0, predicted(logits), wanted)
+    oracle = differentiate(exportable, images, chosen, logits)
+    yield "logits", "", logits, oracle.logits
+    light = session.run([anatomy["logits"]], {**feeds, EXPLAIN: np.array(False)})
+    yield "logits, explain off", "", light[anatomy["logits"]], logits
+    yield "class explained", "", chosen, expected
+    yield from _blocks(ours, anatomy["blocks"], oracle, len(images))
+
+
+def _blocks(ours: Mapping[str, Array], blocks: list[Any], oracle: Oracle, batch: int) -> Iterator[Pair]:
+    theirs = {"attention": oracle.attention, "output": oracle.outputs, "gradient": oracle.gradients}
+    yield "number of blocks", "", np.array(len(blocks)), np.array(len(oracle.outputs))
+    for index, block in enumerate(blocks[: len(oracle.outputs)]):
+        for word, arrays in theirs.items():
+            layout = block["attention_layout" if word == "attention" else "tokens_layout"]
+            array = arrange(ours[block["outputs"][word]], layout, batch)
+            yield word, f"block {index}", array, arrays[index].reshape(array.shape)
