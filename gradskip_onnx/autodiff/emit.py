@@ -1,184 +1,24 @@
-"""Writes nodes into a graph: `Emit` names and shares them, `Sym` lets a rule read like its formula."""
+"""The node writer: appends nodes to a graph, names them, shares equal ones and removes what leads nowhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.autodiff import dims as shapes
+from gradskip_onnx.autodiff.sym import Sym
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.types import Array, Dims, TensorFact
+
+__all__ = ["Emit", "Sym"]
 
 PREFIX = "gradskip/"
 OLDEST_OPSET = 13  # Squeeze, Unsqueeze and ReduceSum take their axes as an input from here on
 AXES_INPUT_OPSET = 18  # the other reductions follow
 SMALL = 4096  # elements; a constant above this is a weight and is never read
-
-Scalar = float | int | bool
-DType = np.dtype[Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sym:
-    """A tensor of the graph, with the arithmetic that appends nodes to it."""
-
-    emit: Emit
-    tensor: Any  # gs.Tensor
-    dtype: DType
-    dims: Dims
-
-    @property
-    def name(self) -> str:
-        return str(self.tensor.name)
-
-    @property
-    def rank(self) -> int:
-        return len(self.dims)
-
-    def apply(self, op: str, *others: Sym | Scalar, dtype: Any = None, **attrs: Any) -> Sym:
-        """An elementwise operator; the dimensions broadcast."""
-        operands = (self, *(self.lift(other) for other in others))
-        dims = shapes.broadcast(*(operand.dims for operand in operands))
-        return self.emit.op(op, *operands, dims=dims, dtype=dtype, **attrs)
-
-    def lift(self, other: Sym | Scalar) -> Sym:
-        return other if isinstance(other, Sym) else self.emit.const(other, self.dtype)
-
-    def __add__(self, other: Sym | Scalar) -> Sym:
-        return self.apply("Add", other)
-
-    def __radd__(self, other: Scalar) -> Sym:
-        return self.apply("Add", other)
-
-    def __sub__(self, other: Sym | Scalar) -> Sym:
-        return self.apply("Sub", other)
-
-    def __rsub__(self, other: Scalar) -> Sym:
-        return self.lift(other).apply("Sub", self)
-
-    def __mul__(self, other: Sym | Scalar) -> Sym:
-        return self.apply("Mul", other)
-
-    def __rmul__(self, other: Scalar) -> Sym:
-        return self.apply("Mul", other)
-
-    def __truediv__(self, other: Sym | Scalar) -> Sym:
-        return self.apply("Div", other)
-
-    def __rtruediv__(self, other: Scalar) -> Sym:
-        return self.lift(other).apply("Div", self)
-
-    def __neg__(self) -> Sym:
-        return self.apply("Neg")
-
-    def __matmul__(self, other: Sym) -> Sym:
-        return self.emit.op("MatMul", self, other, dims=shapes.matmul(self.dims, other.dims))
-
-    def __gt__(self, other: Sym | Scalar) -> Sym:
-        return self.apply("Greater", other, dtype=bool)
-
-    def __lt__(self, other: Sym | Scalar) -> Sym:
-        return self.apply("Less", other, dtype=bool)
-
-    def equals(self, other: Sym | Scalar) -> Sym:
-        return self.apply("Equal", other, dtype=bool)
-
-    def where(self, yes: Sym, no: Sym | Scalar) -> Sym:
-        """`yes` where this (boolean) tensor holds, `no` elsewhere."""
-        other = yes.lift(no)
-        return self.apply("Where", yes, other, dtype=yes.dtype)
-
-    def cast(self, dtype: Any) -> Sym:
-        if np.dtype(dtype) == self.dtype:
-            return self
-        to = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        return self.emit.op("Cast", self, dims=self.dims, dtype=dtype, to=int(to))
-
-    def sum(self, axes: Sequence[int], keepdims: bool = True) -> Sym:
-        return self.emit.reduce("ReduceSum", self, axes, keepdims)
-
-    def mean(self, axes: Sequence[int], keepdims: bool = True) -> Sym:
-        return self.emit.reduce("ReduceMean", self, axes, keepdims)
-
-    @property
-    def mT(self) -> Sym:  # noqa: N802 (the name NumPy and torch use)
-        order = list(range(self.rank))
-        order[-2:] = order[-1], order[-2]
-        return self.transpose(order)
-
-    def transpose(self, perm: Sequence[int]) -> Sym:
-        if list(perm) == list(range(self.rank)):
-            return self
-        dims = tuple(self.dims[axis] for axis in perm)
-        return self.emit.op("Transpose", self, dims=dims, perm=[int(axis) for axis in perm])
-
-    def reshape(self, dims: Dims, like: Sym | None = None) -> Sym:
-        """New dimensions; with two or more unknown ones the shape is read off `like` at run time."""
-        if dims == self.dims and dims.count(None) < 2:
-            return self
-        if dims.count(None) < 2:
-            shape = self.emit.ints([-1 if size is None else size for size in dims])
-        elif like is not None:
-            shape = self.emit.shape(like)
-        else:
-            raise UnsupportedModelError(
-                "dynamic-shape",
-                f"cannot reshape {self.name!r} to {dims}: more than one size is unknown; fix the input size",
-            )
-        return self.emit.op("Reshape", self, shape, dims=dims)
-
-    def reshape_like(self, other: Sym) -> Sym:
-        return self.reshape(other.dims, other)
-
-    def unsqueeze(self, *axes: int) -> Sym:
-        """Size-one axes at the places `axes` of the result."""
-        rank = self.rank + len(axes)
-        places = shapes.axes(rank, axes)
-        rest = iter(self.dims)
-        dims = tuple(1 if axis in places else next(rest) for axis in range(rank))
-        return self.emit.op("Unsqueeze", self, self.emit.ints(places), dims=dims)
-
-    def squeeze(self, *axes: int) -> Sym:
-        places = shapes.axes(self.rank, axes)
-        dims = shapes.reduced(self.dims, places, keepdims=False)
-        return self.emit.op("Squeeze", self, self.emit.ints(places), dims=dims)
-
-    def expand_like(self, other: Sym) -> Sym:
-        """Broadcast to the dimensions of `other`."""
-        dims = (1,) * (other.rank - self.rank) + self.dims
-        if dims == other.dims:
-            return self
-        stretch = [1 if mine == theirs else theirs for mine, theirs in zip(dims, other.dims, strict=True)]
-        known = [size for size in stretch if size is not None]
-        shape = self.emit.ints(known) if len(known) == len(stretch) else self.emit.shape(other)
-        return self.emit.op("Expand", self, shape, dims=other.dims)
-
-    def cut(self, axis: int, start: int, stop: int, step: int = 1) -> Sym:
-        """The entries start, start + step, ... before `stop` along an axis (all counted from the front)."""
-        bounds = [self.emit.ints([number]) for number in (start, stop, axis, step)]
-        dims = (*self.dims[:axis], len(range(start, stop, step)), *self.dims[axis + 1 :])
-        return self.emit.op("Slice", self, *bounds, dims=dims)
-
-    def pad(self, axis: int, before: int, after: int) -> Sym:
-        """Zeros before and after along one axis."""
-        size = self.dims[axis]
-        if not before and not after:
-            return self
-        pads = [0] * (2 * self.rank)
-        pads[axis], pads[self.rank + axis] = before, after
-        dims = (*self.dims[:axis], None if size is None else size + before + after, *self.dims[axis + 1 :])
-        return self.emit.op("Pad", self, self.emit.ints(pads), dims=dims)
-
-    def along(self, axis: int, matrix: Array) -> Sym:
-        """Multiply the vectors along one axis by a constant matrix (old size, new size)."""
-        order = [*(a for a in range(self.rank) if a != axis), axis]
-        moved = self.transpose(order) @ self.emit.const(matrix, self.dtype)
-        return moved.transpose([order.index(a) for a in range(self.rank)])
 
 
 class Emit:
@@ -236,10 +76,25 @@ class Emit:
     def zeros_like(self, x: Sym) -> Sym:
         return self.const(0, x.dtype).expand_like(x)
 
+    def zeros(self, like: Sym, axis: int, width: int) -> Sym:
+        """Zeros of the dimensions of `like`, but `width` along one axis."""
+        dims = (*like.dims[:axis], width, *like.dims[axis + 1 :])
+        if None not in dims:
+            shape = self.ints([size for size in dims if size is not None])
+        else:
+            ends = [(0, axis), (axis + 1, like.rank)]
+            head, tail = (
+                self.op("Shape", like, dims=(b - a,), dtype=np.int64, start=a, end=b) if b > a else None
+                for a, b in ends
+            )
+            parts = [part for part in (head, self.ints([width]), tail) if part is not None]
+            shape = self.op("Concat", *parts, dims=(like.rank,), axis=0)
+        return self.op("Expand", self.const(0, like.dtype), shape, dims=dims)
+
     def count(self, x: Sym, axes: Sequence[int], dtype: Any) -> Sym:
         """How many elements lie along `axes`, where that follows the batch size."""
         sizes = self.op("Gather", self.shape(x), self.ints(axes), dims=(len(axes),))
-        return self.reduce("ReduceProd", sizes, [0]).cast(dtype)
+        return self.reduce("ReduceProd", sizes.cast(dtype), [0])
 
     def reduce(self, op: str, x: Sym, axes: Sequence[int], keepdims: bool = True) -> Sym:
         """A reduction over `axes`, in the form this opset asks for."""

@@ -13,7 +13,7 @@ from gradskip_onnx.errors import UnsupportedModelError
 Seed = Callable[[Emit, Sym, Sym, Sym | None], tuple[Sym, Sym]]
 
 
-def class_logit(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+def class_logit(_emit: Emit, logits: Sym, target: Sym, _region: Sym | None = None) -> tuple[Sym, Sym]:
     """The logit of the class. Logits (B, C); target (B,) or (1,), negative: the class with the largest logit."""
     chosen = choose(target, argmax(logits, 1))
     return one_hot(chosen, logits), chosen
@@ -25,7 +25,7 @@ def class_probability(emit: Emit, logits: Sym, target: Sym, region: Sym | None =
     return through_softmax(hot, logits), chosen
 
 
-def region_logit(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+def region_logit(_emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
     """The mean logit of the class over a region of pixels.
 
     Logits (B, C, h, w); target negative: the class with most predicted pixels. Region: pixel weights that broadcast
@@ -37,7 +37,7 @@ def region_logit(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None
     of_class = predicted.equals(chosen.unsqueeze(1, 2)).cast(np.float32)
     weights = of_class
     if region is not None:
-        automatic = emit.reduce("ReduceMin", region, [1, 2]) < 0
+        automatic = (region < 0).cast(np.float32).sum([1, 2]) > 0
         weights = automatic.where(of_class, region)
     total = weights.sum([1, 2])
     pixels = logits.dims[2] * logits.dims[3] if logits.dims[2] and logits.dims[3] else None

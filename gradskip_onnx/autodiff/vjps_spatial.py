@@ -128,7 +128,7 @@ def max_pool(n: Node, g: Sym, *_: None) -> Out:
     if n.opset < SCATTER_ADD_OPSET:
         raise n.missing(f"opsets below {SCATTER_ADD_OPSET}, where ScatterElements cannot add")
     attrs = {key: value for key, value in n.attrs.items() if key != "storage_order"}
-    _, position = n.emit.ops("MaxPool", n.x[0], dims=[g.dims, g.dims], dtypes=[g.dtype, np.int64], **attrs)
+    position = n.emit.ops("MaxPool", n.x[0], dims=[g.dims, g.dims], dtypes=[g.dtype, np.int64], **attrs)[1]
     flat = n.emit.zeros_like(n.x[0]).reshape((None,))
     back = n.emit.op(
         "ScatterElements", flat, position.reshape((None,)), g.reshape((None,)), dims=flat.dims, axis=0, reduction="add"

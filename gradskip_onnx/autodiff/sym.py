@@ -1,0 +1,185 @@
+"""A tensor of the graph that can be calculated with, so that a gradient rule reads like its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+
+from gradskip_onnx.autodiff import dims as shapes
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.types import Array, Dims
+
+if TYPE_CHECKING:
+    from gradskip_onnx.autodiff.emit import Emit
+
+GPU_GAPS_OPSET = 19  # ONNX Runtime has no CUDA kernel for Pad and Equal from here on (its kernel table, issue 26393)
+
+Scalar = float | int | bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sym:
+    """A tensor of the graph, with the arithmetic that appends nodes to it."""
+
+    emit: Emit
+    tensor: Any  # gs.Tensor
+    dtype: np.dtype[Any]
+    dims: Dims
+
+    @property
+    def name(self) -> str:
+        return str(self.tensor.name)
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    def apply(self, op: str, *others: Sym | Scalar, dtype: Any = None, **attrs: Any) -> Sym:
+        """An elementwise operator; the dimensions broadcast."""
+        operands = (self, *(self.lift(other) for other in others))
+        dims = shapes.broadcast(*(operand.dims for operand in operands))
+        return self.emit.op(op, *operands, dims=dims, dtype=dtype, **attrs)
+
+    def lift(self, other: Sym | Scalar) -> Sym:
+        return other if isinstance(other, Sym) else self.emit.const(other, self.dtype)
+
+    def __add__(self, other: Sym | Scalar) -> Sym:
+        return self.apply("Add", other)
+
+    def __radd__(self, other: Scalar) -> Sym:
+        return self.apply("Add", other)
+
+    def __sub__(self, other: Sym | Scalar) -> Sym:
+        return self.apply("Sub", other)
+
+    def __rsub__(self, other: Scalar) -> Sym:
+        return self.lift(other).apply("Sub", self)
+
+    def __mul__(self, other: Sym | Scalar) -> Sym:
+        return self.apply("Mul", other)
+
+    def __rmul__(self, other: Scalar) -> Sym:
+        return self.apply("Mul", other)
+
+    def __truediv__(self, other: Sym | Scalar) -> Sym:
+        return self.apply("Div", other)
+
+    def __rtruediv__(self, other: Scalar) -> Sym:
+        return self.lift(other).apply("Div", self)
+
+    def __neg__(self) -> Sym:
+        return self.apply("Neg")
+
+    def __matmul__(self, other: Sym) -> Sym:
+        return self.emit.op("MatMul", self, other, dims=shapes.matmul(self.dims, other.dims))
+
+    def __gt__(self, other: Sym | Scalar) -> Sym:
+        return self.apply("Greater", other, dtype=bool)
+
+    def __lt__(self, other: Sym | Scalar) -> Sym:
+        return self.apply("Less", other, dtype=bool)
+
+    def equals(self, other: Sym | Scalar) -> Sym:
+        if self.emit.opset < GPU_GAPS_OPSET:
+            return self.apply("Equal", other, dtype=bool)
+        return (self > other).apply("Or", self < other).apply("Not")
+
+    def where(self, yes: Sym, no: Sym | Scalar) -> Sym:
+        """`yes` where this (boolean) tensor holds, `no` elsewhere."""
+        other = yes.lift(no)
+        return self.apply("Where", yes, other, dtype=yes.dtype)
+
+    def cast(self, dtype: Any) -> Sym:
+        if np.dtype(dtype) == self.dtype:
+            return self
+        to = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        return self.emit.op("Cast", self, dims=self.dims, dtype=dtype, to=int(to))
+
+    def sum(self, axes: Sequence[int], keepdims: bool = True) -> Sym:
+        return self.emit.reduce("ReduceSum", self, axes, keepdims)
+
+    def mean(self, axes: Sequence[int], keepdims: bool = True) -> Sym:
+        return self.emit.reduce("ReduceMean", self, axes, keepdims)
+
+    @property
+    def mT(self) -> Sym:  # noqa: N802 (the name NumPy and torch use)
+        order = list(range(self.rank))
+        order[-2:] = order[-1], order[-2]
+        return self.transpose(order)
+
+    def transpose(self, perm: Sequence[int]) -> Sym:
+        if list(perm) == list(range(self.rank)):
+            return self
+        dims = tuple(self.dims[axis] for axis in perm)
+        return self.emit.op("Transpose", self, dims=dims, perm=[int(axis) for axis in perm])
+
+    def reshape(self, dims: Dims, like: Sym | None = None) -> Sym:
+        """New dimensions; with two or more unknown ones the shape is read off `like` at run time."""
+        if dims == self.dims and dims.count(None) < 2:
+            return self
+        if dims.count(None) < 2:
+            shape = self.emit.ints([-1 if size is None else size for size in dims])
+        elif like is not None:
+            shape = self.emit.shape(like)
+        else:
+            raise UnsupportedModelError(
+                "dynamic-shape",
+                f"cannot reshape {self.name!r} to {dims}: more than one size is unknown; fix the input size",
+            )
+        return self.emit.op("Reshape", self, shape, dims=dims)
+
+    def reshape_like(self, other: Sym) -> Sym:
+        return self.reshape(other.dims, other)
+
+    def unsqueeze(self, *axes: int) -> Sym:
+        """Size-one axes at the places `axes` of the result."""
+        rank = self.rank + len(axes)
+        places = shapes.axes(rank, axes)
+        rest = iter(self.dims)
+        dims = tuple(1 if axis in places else next(rest) for axis in range(rank))
+        return self.emit.op("Unsqueeze", self, self.emit.ints(places), dims=dims)
+
+    def squeeze(self, *axes: int) -> Sym:
+        places = shapes.axes(self.rank, axes)
+        dims = shapes.reduced(self.dims, places, keepdims=False)
+        return self.emit.op("Squeeze", self, self.emit.ints(places), dims=dims)
+
+    def expand_like(self, other: Sym) -> Sym:
+        """Broadcast to the dimensions of `other`."""
+        dims = (1,) * (other.rank - self.rank) + self.dims
+        if dims == other.dims:
+            return self
+        stretch = [1 if mine == theirs else theirs for mine, theirs in zip(dims, other.dims, strict=True)]
+        known = [size for size in stretch if size is not None]
+        shape = self.emit.ints(known) if len(known) == len(stretch) else self.emit.shape(other)
+        return self.emit.op("Expand", self, shape, dims=other.dims)
+
+    def cut(self, axis: int, start: int, stop: int, step: int = 1) -> Sym:
+        """The entries start, start + step, ... before `stop` along an axis (all counted from the front)."""
+        bounds = [self.emit.ints([number]) for number in (start, stop, axis, step)]
+        dims = (*self.dims[:axis], len(range(start, stop, step)), *self.dims[axis + 1 :])
+        return self.emit.op("Slice", self, *bounds, dims=dims)
+
+    def pad(self, axis: int, before: int, after: int) -> Sym:
+        """Zeros before and after along one axis."""
+        if not before and not after:
+            return self
+        size = self.dims[axis]
+        dims = (*self.dims[:axis], None if size is None else size + before + after, *self.dims[axis + 1 :])
+        if self.emit.opset < GPU_GAPS_OPSET:
+            pads = [0] * (2 * self.rank)
+            pads[axis], pads[self.rank + axis] = before, after
+            return self.emit.op("Pad", self, self.emit.ints(pads), dims=dims)
+        parts = [self.emit.zeros(self, axis, before), self, self.emit.zeros(self, axis, after)]
+        parts = [part for part in parts if part.dims[axis] != 0]
+        return self.emit.op("Concat", *parts, dims=dims, axis=axis)
+
+    def along(self, axis: int, matrix: Array) -> Sym:
+        """Multiply the vectors along one axis by a constant matrix (old size, new size)."""
+        order = [*(a for a in range(self.rank) if a != axis), axis]
+        moved = self.transpose(order) @ self.emit.const(matrix, self.dtype)
+        return moved.transpose([order.index(a) for a in range(self.rank)])
