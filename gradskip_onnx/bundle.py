@@ -86,7 +86,8 @@ def assemble(
     source: Source, reading: Reading, *, preprocess: Preprocess | None, labels: Sequence[str]
 ) -> onnx.ModelProto:
     """The whole file in memory: forward graph, named outputs, gradients behind the switch, description."""
-    plan = build(source, reading, EVERYTHING)
+    own = [tensor.name for tensor in reading.graph.outputs]
+    plan = build(source, reading, EVERYTHING, keep=own)
     model = onnx.ModelProto()
     model.CopyFrom(plan.model)
     names = output_names(reading.architecture, plan)
@@ -95,10 +96,6 @@ def assemble(
         model.graph.node.append(helper.make_node("Identity", [tensor], [name], name=f"{name}/show"))
     _rename_outputs(model, names["values"])
     described = _describe(reading, names)
-    own = [tensor.name for tensor in reading.graph.outputs]
-    missing = [tensor for tensor in source.model.graph.output if tensor.name in own]
-    shown = {output.name for output in model.graph.output}
-    model.graph.output.extend(output for output in missing if output.name not in shown)
     model.producer_name, model.producer_version = "gradskip-onnx", __version__
     return annotate(model, preprocess=preprocess, labels=labels, more={"forward_outputs": own, **described})
 

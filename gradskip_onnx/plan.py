@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,21 @@ DEFAULTS_IR = 4  # the first ONNX file version in which an input may have a defa
 VALUES = ("attention", "tokens_in", "tokens_out", "branch")
 
 
-def build(source: Source, reading: Reading, needs: Needs, *, score: str = "logit", ruleset: str = "gradient") -> Plan:
-    """A plan for `needs`; where no gradient is asked for, no backward graph is built."""
+def build(
+    source: Source,
+    reading: Reading,
+    needs: Needs,
+    *,
+    score: str = "logit",
+    ruleset: str = "gradient",
+    keep: Sequence[str] = (),
+) -> Plan:
+    """A plan for `needs` that also keeps the outputs named; where no gradient is asked for, none is computed."""
     architecture = reading.architecture
     graph = reading.graph.copy()
     values = _wanted(architecture, needs, "")
     at = _wanted(architecture, needs, "_gradients")
-    outputs = [architecture.logits, *values]
+    outputs = [*keep, architecture.logits, *values]
     gradients: dict[str, str] = {}
     inputs: dict[str, Any] = {}
     chosen = None

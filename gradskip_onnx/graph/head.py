@@ -37,6 +37,6 @@ def find_logits(graph: gs.Graph, lookup: Index, facts: Mapping[str, TensorFact],
 def _before_squashing(lookup: Index, name: str) -> str:
     """The scores behind an output that a softmax or sigmoid turned into probabilities."""
     node: Any | None = lookup.node(name)
-    while node is not None and node.op in PASSED and node.inputs[0].name in lookup.activations:
-        name, node = node.inputs[0].name, lookup.node(node.inputs[0].name)
+    while node is not None and node.op in PASSED:
+        node = lookup.node(node.inputs[0].name)
     return node.inputs[0].name if node is not None and node.op in SQUASHED else name

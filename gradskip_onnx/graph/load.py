@@ -1,20 +1,23 @@
-"""From a file or bytes to a `Source`; external weights are located and hashed, never loaded."""
+"""From a file or bytes to a `Source`; external weights are located and hashed, only small ones are loaded."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path, PurePosixPath
 
 import onnx
 from google.protobuf.message import DecodeError
+from onnx.external_data_helper import load_external_data_for_tensor
 
 from ..errors import ModelError, UnsupportedModelError
 from ..types import Source
 
 OLDEST_OPSET = 13  # Squeeze, ReduceSum and Softmax changed their meaning at 13; the rules speak the new one
 CHUNK = 1 << 20
+SMALL = 4096  # elements: shapes, axes and scales, which shape inference must be able to read
 
 
 def load(model: str | os.PathLike[str] | bytes) -> Source:
@@ -32,6 +35,7 @@ def load(model: str | os.PathLike[str] | bytes) -> Source:
         with path.open("rb") as stream:
             while chunk := stream.read(CHUNK):
                 digest.update(chunk)
+    _fetch_small(proto, folder)
     opset = {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
     if opset.get("ai.onnx", 0) < OLDEST_OPSET:
         raise UnsupportedModelError(
@@ -87,3 +91,12 @@ def _external_files(proto: onnx.ModelProto, folder: Path | None, name: str) -> l
             raise ModelError(f"{name}: weight file {location} is missing; it must lie beside the model")
         found.append(path)
     return found
+
+
+def _fetch_small(proto: onnx.ModelProto, folder: Path | None) -> None:
+    """Bring small external tensors into the model; some tools move even shapes out, where nothing can read them."""
+    for tensor in tensors_of(proto.graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL and prod(tensor.dims) <= SMALL:
+            load_external_data_for_tensor(tensor, str(folder))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
