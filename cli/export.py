@@ -38,13 +38,12 @@ def export(name: str, output: Path, opset: int, plain: bool, force: bool, **give
     NAME is a timm name (vit_*, deit_*), a SegFormer (segformer_b0 .. b5, nvidia/mit-b0) or a folder saved by
     transformers. The file is compared with the torch model at once; exit code 5 if they disagree.
     """
-    from rich.console import Console
-    from rich.status import Status
+    import sys
 
     from gradskip_onnx.exporters.pipeline import export as run
     from gradskip_onnx.exporters.sources import Request
-
-    import sys
+    from rich.console import Console
+    from rich.status import Status
 
     from .console import Voice
 

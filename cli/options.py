@@ -24,6 +24,13 @@ def read_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -
     return int(match[1]), int(match[2] or match[1])
 
 
+def read_device(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """auto, cpu, cuda or cuda:N; whether it is there is found out later."""
+    if re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", value) is None:
+        raise click.BadParameter(f"{value!r} is not a device; write auto, cpu, cuda or cuda:N")
+    return value
+
+
 def stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     """Several decorators as one, shown in the help in the order given."""
 
@@ -38,7 +45,14 @@ def stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 model_argument = click.argument("model", type=click.Path(path_type=Path))
 
 device_options = stack(
-    click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="Where to run."),
+    click.option(
+        "--device",
+        default="auto",
+        show_default=True,
+        callback=read_device,
+        metavar="auto|cpu|cuda[:N]",
+        help="Where to run.",
+    ),
     click.option("--require-device", is_flag=True, help="Fail (exit 4) instead of falling back to the CPU."),
     click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
 )
