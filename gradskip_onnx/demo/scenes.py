@@ -133,9 +133,7 @@ def _apart(x: float, y: float, unit: float, other: _Thing) -> bool:
 
 
 def _as(thing: _Thing, form: str) -> _Thing:
-    return _Thing(
-        form, thing.x, thing.y, thing.unit, thing.tilt, thing.mirror, thing.ink, thing.texture, thing.phase
-    )
+    return _Thing(form, thing.x, thing.y, thing.unit, thing.tilt, thing.mirror, thing.ink, thing.texture, thing.phase)
 
 
 def _backdrop(seed: int, size: int, things: list[_Thing]) -> Array:
@@ -201,7 +199,7 @@ def _plain(u: Array, v: Array, phase: float) -> Array:  # noqa: ARG001
 
 
 def _stripes(u: Array, v: Array, phase: float) -> Array:
-    return np.tanh(2.5 * np.sin(7.5 * (u * np.cos(phase) + v * np.sin(phase)) + phase)) - 0.3
+    return np.asarray(np.tanh(2.5 * np.sin(7.5 * (u * np.cos(phase) + v * np.sin(phase)) + phase)) - 0.3)
 
 
 def _dots(u: Array, v: Array, phase: float) -> Array:

@@ -1,4 +1,4 @@
-"""The forms that scenes are drawn with: signed distances, negative inside, in a frame where every form has equal area."""
+"""The forms that scenes are drawn with, as signed distances (negative inside), all scaled to the same area."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def polygon(*corners: tuple[float, float], rounding: float = 0.06) -> Form:
             nearest = np.minimum(nearest, (x - ax - along * ex) ** 2 + (y - ay - along * ey) ** 2)
             if ey != 0.0:
                 inside ^= ((ay > y) != (by > y)) & (x < ax + (y - ay) * (ex / ey))
-        return np.where(inside, -1.0, 1.0) * np.sqrt(nearest) - rounding
+        return np.asarray(np.where(inside, -1.0, 1.0) * np.sqrt(nearest) - rounding)
 
     return distance
 
@@ -59,7 +59,8 @@ def ring_of(points: int, outer: float, inner: float | None = None) -> list[tuple
 PLANTED: dict[str, Form] = {
     "arrow": polygon((-1, -0.24), (0.0, -0.24), (0.0, -0.7), (1, 0), (0.0, 0.7), (0.0, 0.24), (-1, 0.24)),
     "bolt": polygon(
-        (-0.2, -0.95), (-0.68, 0.18), (-0.06, 0.18), (-0.26, 1), (0.68, -0.24), (0.14, -0.24), (0.42, -0.95), rounding=0.03
+        (-0.2, -0.95), (-0.68, 0.18), (-0.06, 0.18), (-0.26, 1), (0.68, -0.24), (0.14, -0.24), (0.42, -0.95),
+        rounding=0.03,
     ),
     "cross": polygon(
         (-0.3, -0.9), (0.3, -0.9), (0.3, -0.3), (0.9, -0.3), (0.9, 0.3), (0.3, 0.3),
@@ -102,7 +103,7 @@ FORMS: dict[str, Form] = PLANTED | DISTRACTORS
 def scale(name: str) -> float:
     """The factor that gives a form the area `AREA`, from counting the cells of a fine lattice inside it."""
     cells = 320
-    axis = (np.arange(cells) + 0.5) * (3.2 / cells) - 1.6
+    axis: Array = (np.arange(cells, dtype=np.float64) + 0.5) * (3.2 / cells) - 1.6
     inside = np.count_nonzero(FORMS[name](axis[None, :], axis[:, None]) < 0.0)
     return float(np.sqrt(AREA / (inside * (3.2 / cells) ** 2)))
 

@@ -1,0 +1,1 @@
+"""Programs that measure or make what the project ships; none of them is installed."""

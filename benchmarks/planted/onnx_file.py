@@ -1,0 +1,45 @@
+"""A trained model as a plain ONNX file that says how images are prepared for it and what its classes are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from gradskip_onnx.exporters.trace import trace
+from torch import nn
+
+from gradskip_onnx.bundle import annotate
+from gradskip_onnx.demo.scenes import SIZE
+from gradskip_onnx.preprocess import Preprocess
+
+from .data import MEAN, STD
+
+OPSET = 17
+TOLERANCE = 1e-4  # absolute, on logits of order ten: float32 rounding through some hundred operators
+
+
+def write(model: nn.Module, path: Path, labels: tuple[str, ...]) -> None:
+    """Forward graph only, dynamic batch; the file is compared with the module before it counts."""
+    exported = trace(model, torch.zeros(1, 3, SIZE, SIZE), opset=OPSET)
+    preprocess = Preprocess(
+        size=(SIZE, SIZE), crop=1.0, mean=MEAN, std=STD, interpolation="bilinear", resize="stretch", source="metadata"
+    )
+    annotate(exported, preprocess=preprocess, labels=labels)
+    onnx.checker.check_model(exported, full_check=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(exported, path)
+    difference = compare(model, path)
+    if not difference < TOLERANCE:
+        raise ValueError(f"{path}: logits differ from the module's by {difference:.2e}, more than {TOLERANCE:.0e}")
+
+
+def compare(model: nn.Module, path: Path) -> float:
+    """Largest difference of logits on random images, file against module."""
+    images = torch.randn(3, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (got,) = session.run(["logits"], {"pixel_values": images.numpy()})
+    with torch.no_grad():
+        return float(np.abs(got - model(images).numpy()).max())

@@ -1,0 +1,165 @@
+"""The three models trained on the scenes: what each is, what it learns from, how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d, cross_entropy, interpolate
+
+from gradskip_onnx.demo.scenes import CLASSES, SIZE
+
+PATCH = 8
+KEPT = ((0.6, 20), (0.85, 56), (1.0, 144))  # until this share of the training, so many patches are looked at
+COVERED = 0.25  # a patch shows the object if the mask covers this share of it
+
+Logits = Tensor | tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What one step learns from; `progress` runs from 0 to 1 over the training."""
+
+    images: Tensor
+    labels: Tensor
+    masks: Tensor
+    progress: float
+    teacher: nn.Module | None
+
+
+class Student(nn.Module):
+    """A model while it is trained: beside it a linear reader of the patch tokens, thrown away afterwards.
+
+    Two economies make minutes of hours, and neither touches the model that is shipped. Each patch is told what it
+    shows, so its token has a reason to tell forms apart from the first step on; this hint fades out by half-time.
+    And only `KEPT` patches are looked at, all of the planted object first, then more and more of the rest.
+    """
+
+    model: Any  # timm's, which is not typed
+
+    def __init__(self, model: nn.Module, width: int, special: int) -> None:
+        super().__init__()
+        self.model = model
+        self.special = special
+        self.reader = nn.Linear(width, len(CLASSES) + 1)
+
+    def forward(self, task: Task) -> tuple[Logits, Tensor]:
+        """The logits of the heads, and the weighted loss of the hint."""
+        tokens = self.model._pos_embed(self.model.patch_embed(task.images))
+        special, patches = tokens[:, : self.special], tokens[:, self.special :]
+        cover = avg_pool2d(task.masks.float()[:, None], PATCH).flatten(1)
+        count = next(patches for until, patches in KEPT if task.progress < until)
+        kept = (torch.rand_like(cover) + 2.0 * (cover > 0.0)).topk(count).indices
+        patches = patches.gather(1, kept[..., None].expand(-1, -1, patches.shape[2]))
+        cover = cover.gather(1, kept)
+        tokens = self.model.norm(self.model.blocks(torch.cat([special, patches], 1)))
+        truth = (cover >= COVERED) * (task.labels[:, None] + 1)
+        hint = cross_entropy(self.reader(tokens[:, self.special :]).flatten(0, 1), truth.flatten())
+        return self.model.forward_head(tokens), max(0.0, 1.0 - 2.0 * task.progress) * hint
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One row: the model, its loss, its scores on (logits, labels, masks), its class names, its file, its schedule."""
+
+    build: Callable[[], nn.Module]
+    loss: Callable[[nn.Module, Task], Tensor]
+    measure: Callable[[Tensor, Tensor, Tensor], Mapping[str, float]]
+    labels: tuple[str, ...]
+    target: str
+    epochs: int
+    batch: int = 64
+    rate: float = 1.5e-3
+
+
+def build_vit() -> nn.Module:
+    from timm.models.vision_transformer import VisionTransformer
+
+    model = VisionTransformer(
+        img_size=SIZE, patch_size=PATCH, embed_dim=96, depth=6, num_heads=3, mlp_ratio=1.5, num_classes=len(CLASSES)
+    )
+    return Student(model, 96, special=1)
+
+
+def build_deit() -> nn.Module:
+    from timm.models.deit import VisionTransformerDistilled
+
+    model = VisionTransformerDistilled(
+        img_size=SIZE, patch_size=PATCH, embed_dim=64, depth=5, num_heads=2, mlp_ratio=2.0, num_classes=len(CLASSES)
+    )
+    model.set_distilled_training(True)
+    return Student(model, 64, special=2)
+
+
+def build_segformer() -> nn.Module:
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation
+
+    config = SegformerConfig(
+        depths=[1, 1, 2, 1],
+        hidden_sizes=[16, 32, 48, 64],
+        num_attention_heads=[1, 2, 3, 4],
+        sr_ratios=[8, 4, 2, 1],
+        mlp_ratios=[2, 2, 2, 2],
+        decoder_hidden_size=48,
+        drop_path_rate=0.0,
+        num_labels=len(CLASSES) + 1,
+    )
+    model: nn.Module = SegformerForSemanticSegmentation(config)
+    return model
+
+
+def class_loss(student: nn.Module, task: Task) -> Tensor:
+    """Cross-entropy of the class, plus the fading hint."""
+    logits, hint = student(task)
+    loss: Tensor = cross_entropy(logits, task.labels) + hint
+    return loss
+
+
+def distilled_loss(student: nn.Module, task: Task) -> Tensor:
+    """Hard distillation: one head learns the label, the other the class that the teacher names."""
+    if task.teacher is None:
+        raise ValueError("distillation needs a teacher")
+    with torch.no_grad():
+        named = task.teacher(task.images).argmax(1)
+    (head, distilled), hint = student(task)
+    loss: Tensor = 0.5 * cross_entropy(head, task.labels) + 0.5 * cross_entropy(distilled, named) + hint
+    return loss
+
+
+def pixel_loss(model: nn.Module, task: Task) -> Tensor:
+    """Cross-entropy of each pixel; the object weighs more, as it covers 3 % of the image."""
+    logits = interpolate(model(task.images).logits, size=task.masks.shape[1:], mode="bilinear", align_corners=False)
+    weights = torch.ones(logits.shape[1])
+    weights[1:] = 4.0
+    return cross_entropy(logits, task.masks * (task.labels[:, None, None] + 1), weight=weights)
+
+
+def accuracy(logits: Tensor, labels: Tensor, masks: Tensor) -> Mapping[str, float]:  # noqa: ARG001
+    return {"accuracy": (logits.argmax(1) == labels).float().mean().item()}
+
+
+def segmentation(logits: Tensor, labels: Tensor, masks: Tensor) -> Mapping[str, float]:
+    """Pixel accuracy and mean intersection over union, all test pixels pooled, background a class like the others."""
+    total = logits.shape[1]
+    table = torch.zeros(total, total)
+    for some, label, mask in zip(*(torch.split(whole, 100) for whole in (logits, labels, masks)), strict=True):
+        full = interpolate(some, size=mask.shape[1:], mode="bilinear", align_corners=False).argmax(1)
+        truth = mask * (label[:, None, None] + 1)
+        table += torch.bincount((truth * total + full).flatten(), minlength=total * total).view(total, total)
+    hit = table.diagonal()
+    return {
+        "pixel accuracy": (hit.sum() / table.sum()).item(),
+        "mIoU": (hit / (table.sum(0) + table.sum(1) - hit)).mean().item(),
+    }
+
+
+RECIPES: dict[str, Recipe] = {
+    "vit": Recipe(build_vit, class_loss, accuracy, CLASSES, "gradskip_onnx/demo/vit.onnx", epochs=3),
+    "deit": Recipe(build_deit, distilled_loss, accuracy, CLASSES, "tests/fixtures/deit_distilled.onnx", epochs=3),
+    "segformer": Recipe(
+        build_segformer, pixel_loss, segmentation, ("background", *CLASSES), "tests/fixtures/segformer.onnx", epochs=4
+    ),
+}

@@ -1,0 +1,139 @@
+"""Train the demo model or a fixture on planted scenes and write it as plain ONNX.
+
+python -m benchmarks.planted.train vit
+python -m benchmarks.planted.train deit        # needs the checkpoint that `vit` left in the build folder
+python -m benchmarks.planted.train segformer
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import click
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor, nn
+
+from gradskip_onnx.demo.scenes import Batch
+
+from . import data
+from .onnx_file import write
+from .recipes import RECIPES, Recipe, Student, Task
+
+console = Console(stderr=True)
+WARM_UP = 300  # steps
+
+
+class Logits(nn.Module):
+    """The trained model as it is shipped: images in, one logits tensor out."""
+
+    def __init__(self, trained: nn.Module) -> None:
+        super().__init__()
+        self.model = trained.model if isinstance(trained, Student) else trained
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        out = self.model(pixel_values)
+        return out if isinstance(out, Tensor) else out.logits
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(RECIPES)))
+@click.option("--scenes", default=40_000, show_default=True, help="Training scenes.")
+@click.option("--test-scenes", default=2_000, show_default=True, help="Held-out scenes.")
+@click.option("--epochs", type=int, help="Default: the recipe's.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--threads", default=2, show_default=True)
+@click.option("--build", default="build/planted", show_default=True, type=click.Path(path_type=Path))
+@click.option("--output", type=click.Path(path_type=Path), help="Default: the place in the repository.")
+def main(
+    name: str,
+    scenes: int,
+    test_scenes: int,
+    epochs: int | None,
+    seed: int,
+    threads: int,
+    build: Path,
+    output: Path | None,
+) -> None:
+    """Train NAME on planted scenes, print its test scores, write its ONNX file."""
+    recipe = RECIPES[name]
+    torch.set_num_threads(threads)
+    torch.manual_seed(seed)
+    build.mkdir(parents=True, exist_ok=True)
+    train_set = collect(data.TRAIN_SEED, scenes, threads)
+    test_set = collect(data.TEST_SEED, test_scenes, threads)
+    student = recipe.build()
+    teacher = restore_teacher(build / "vit.pt") if name == "deit" else None
+    console.print(f"{name}: {sum(p.numel() for p in Logits(student).parameters()):,} parameters")
+    fit(student, recipe, train_set, test_set, epochs or recipe.epochs, seed, teacher)
+    torch.save(student.state_dict(), build / f"{name}.pt")
+    target = output or Path(recipe.target)
+    write(Logits(student).eval(), target, recipe.labels)
+    console.print(f"{target}: {target.stat().st_size:,} bytes")
+    print(json.dumps(scores(student, recipe, test_set)))
+
+
+def collect(first: int, count: int, workers: int) -> Batch:
+    chunks = data.draw(first, count, workers)
+    return data.join(list(track(chunks, f"drawing {count:,} scenes", math.ceil(count / data.CHUNK), console=console)))
+
+
+def restore_teacher(path: Path) -> nn.Module:
+    if not path.exists():
+        raise click.UsageError(f"the teacher's checkpoint {path} is missing; train `vit` first with the same --build")
+    student = RECIPES["vit"].build()
+    student.load_state_dict(torch.load(path, weights_only=True))
+    return Logits(student).eval()
+
+
+def fit(
+    student: nn.Module,
+    recipe: Recipe,
+    scenes: Batch,
+    held_out: Batch,
+    epochs: int,
+    seed: int,
+    teacher: nn.Module | None,
+) -> None:
+    """AdamW with a warm-up and a cosine decay to zero; scores are shown after each epoch and never steer anything."""
+    steps = epochs * (len(scenes.labels) // recipe.batch)
+    rng = np.random.default_rng(seed)
+    optimizer = torch.optim.AdamW(student.parameters(), lr=recipe.rate, weight_decay=0.05)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: pace(step, steps))
+    step = 0
+    for number in range(epochs):
+        student.train()
+        batches = track(
+            data.epoch(scenes, recipe.batch, rng), f"epoch {number + 1}/{epochs}", steps // epochs, console=console
+        )
+        for images, labels, masks in batches:
+            loss = recipe.loss(student, Task(images, labels, masks, step / steps, teacher))
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            step += 1
+            if step % 50 == 0:
+                console.print(f"step {step}/{steps} loss {loss.item():.4f}")
+        console.print(f"epoch {number + 1}: {scores(student, recipe, held_out)}")
+
+
+def pace(step: int, steps: int) -> float:
+    return min(1.0, (step + 1) / WARM_UP) * 0.5 * (1.0 + math.cos(math.pi * step / steps))
+
+
+@torch.no_grad()
+def scores(student: nn.Module, recipe: Recipe, scenes: Batch) -> dict[str, float]:
+    model = Logits(student).eval()
+    images = torch.split(torch.from_numpy(scenes.images), 100)
+    logits = torch.cat([model(data.normalise(some)) for some in images])
+    return dict(recipe.measure(logits, torch.from_numpy(scenes.labels), torch.from_numpy(scenes.masks)))
+
+
+if __name__ == "__main__":
+    main()
