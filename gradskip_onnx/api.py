@@ -193,8 +193,6 @@ class Explainer:
 
 
 def _method(name: str) -> Method:
-    from .methods import gradskip  # noqa: F401  (registers itself)
-
     if name not in METHODS:
         raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
     return METHODS[name]
