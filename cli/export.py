@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,6 @@ def export(name: str, output: Path, opset: int, plain: bool, force: bool, **give
     NAME is a timm name (vit_*, deit_*), a SegFormer (segformer_b0 .. b5, nvidia/mit-b0) or a folder saved by
     transformers. The file is compared with the torch model at once; exit code 5 if they disagree.
     """
-    import sys
 
     from gradskip_onnx.exporters.pipeline import export as run
     from gradskip_onnx.exporters.sources import Request

@@ -38,7 +38,7 @@ def _is_folder(name: str) -> bool:
 # The first row that takes the name wins; a folder is asked for by its path, so it comes first.
 EXPORTERS: tuple[Exporter, ...] = (
     Exporter(_is_folder, ".hf", "path/to/folder (config.json and weights as transformers saves them)"),
-    Exporter(_named(r"(timm/)?(vit|deit3?)_\w+(\.\w+)?"), ".timm", "vit_base_patch16_224, deit_tiny_distilled_patch16_224"),
+    Exporter(_named(r"(timm/)?(vit|deit3?)_\w+(\.\w+)?"), ".timm", "vit_base_patch16_224, deit_tiny_patch16_224"),
     Exporter(_named(r"(segformer|mit)[_-]b[0-5]"), ".hf", "segformer_b0 .. segformer_b5, mit_b0 .. mit_b5"),
     Exporter(_named(r"nvidia/(segformer|mit)-b[0-5][\w-]*"), ".hf", "nvidia/segformer-b0-finetuned-ade-512-512"),
 )

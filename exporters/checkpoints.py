@@ -81,9 +81,7 @@ def fit(module: torch.nn.Module, state: Mapping[str, torch.Tensor], path: Path, 
         for name in wanted
         if name in state and state[name].shape != wanted[name].shape
     ]
-    require_match(
-        path, model, [n for n in wanted if n not in state], [n for n in state if n not in wanted], reshaped
-    )
+    require_match(path, model, [n for n in wanted if n not in state], [n for n in state if n not in wanted], reshaped)
     module.load_state_dict(dict(state), strict=True)
 
 

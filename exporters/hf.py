@@ -11,7 +11,7 @@ from typing import Any
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.labels import read_json
-from gradskip_onnx.preprocess import PRESETS, Preprocess
+from gradskip_onnx.preprocess import Preprocess
 from gradskip_onnx.sidecar import beside, from_hugging_face
 
 from . import checkpoints
@@ -79,13 +79,13 @@ def _by_name(request: Request) -> Exportable:
     if match is None:
         raise InputError(f"{request.name!r} is no SegFormer name; e.g. segformer_b0, nvidia/mit-b0")
     family, hub = FAMILIES[match[1]], request.name if "/" in request.name else FAMILIES[match[1]].hub(match[2])
-    usual = Preprocess((family.size, family.size), 1.0, **PRESETS["imagenet"], interpolation="bilinear", resize="stretch")
     if request.checkpoint is None and not request.random_weights:
         module = from_hub(hub, lambda: _pretrained(family.kind, hub, request))
         preprocess = from_hub(hub, lambda: _hub_preprocess(hub))
     else:
         module = _fresh(family.kind, _config(SIZES[match[2]], request.classes or family.classes), request)
-        preprocess = replace(usual, source="usual for SegFormer")
+        size = (family.size, family.size)
+        preprocess = Preprocess(size, 1.0, interpolation="bilinear", resize="stretch", source="usual for SegFormer")
     return _exportable(request.name, family.kind, module, preprocess, request)
 
 

@@ -28,9 +28,7 @@ class Oracle:
     gradients: list[Array]
 
 
-def differentiate(
-    exportable: Exportable, images: Array, classes: Array | None, predictions: Array | None
-) -> Oracle:
+def differentiate(exportable: Exportable, images: Array, classes: Array | None, predictions: Array | None) -> Oracle:
     """Gradients of the score of `classes` (B,); None: values alone.
 
     The score is the logit of the class; for segmentation its mean over the pixels that `predictions`, logits
@@ -87,9 +85,7 @@ def _watch(blocks: tuple[torch.nn.Module, ...]) -> Iterator[Seen]:
     class Softmaxes(torch.overrides.TorchFunctionMode):
         """Sees every softmax, whether it is a module, a function or a method."""
 
-        def __torch_function__(
-            self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
+        def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
             if inside[0] and getattr(func, "__name__", "") == "softmax":
                 seen.attention.append(_keep(result))

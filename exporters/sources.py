@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from gradskip_onnx.errors import InputError
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gradskip_onnx.preprocess import Preprocess
 
 Dtype = Literal["float32", "float16"]
+T = TypeVar("T")
 SEED = 0  # of random weights: the same command writes the same file
 
 
@@ -56,26 +57,13 @@ def imagenet_labels(classes: int) -> tuple[str, ...]:
     return tuple(ImageNetInfo("imagenet-1k").label_descriptions())
 
 
-def from_hub(name: str, fetch: Callable[[], Any]) -> Any:
-    """The result of `fetch`, which may need the network."""
+def from_hub(name: str, fetch: Callable[[], T]) -> T:
+    """The result of `fetch`, which may need the network; hub clients raise children of OSError."""
     try:
         return fetch()
-    except _network_errors() as failure:
-        _unreachable(name, failure)
-
-
-def _unreachable(name: str, failure: BaseException) -> NoReturn:
-    reason = str(failure).strip().splitlines()[0][:160] if str(failure).strip() else type(failure).__name__
-    raise InputError(
-        f"the weights of {name} could not be fetched from the hub ({reason}); "
-        "give a file with --checkpoint, or use --random-weights"
-    ) from failure
-
-
-def _network_errors() -> tuple[type[Exception], ...]:
-    """What hub clients raise: OSError and its children, and the HTTP client's own type (huggingface_hub >= 1)."""
-    try:
-        from httpx import HTTPError
-    except ImportError:
-        return (OSError,)
-    return (OSError, HTTPError)
+    except OSError as failure:
+        reason = (str(failure).strip() or type(failure).__name__).splitlines()[0][:160]
+        raise InputError(
+            f"the weights of {name} could not be fetched from the hub ({reason}); "
+            "give a file with --checkpoint, or use --random-weights"
+        ) from failure

@@ -7,6 +7,7 @@ such an operand either never changes or changes in the batch entry alone, and th
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,9 +24,7 @@ SHAPE = "tidy/shape/"
 SHAPE_OPERANDS = {"Reshape": 1, "Expand": 1, "Slice": 1, "Unsqueeze": 1, "Squeeze": 1, "Split": 1, "Tile": 1, "Pad": 1}
 
 
-def tidy(
-    model: onnx.ModelProto, folder: Path, images: tuple[int, ...], logits: tuple[int, ...]
-) -> onnx.ModelProto:
+def tidy(model: onnx.ModelProto, folder: Path, images: tuple[int, ...], logits: tuple[int, ...]) -> onnx.ModelProto:
     """`model` without constant nodes, identities and settled shape arithmetic; weights in `folder` stay there."""
     graph = gs.import_onnx(model)
     absorb_constants(graph)
@@ -34,7 +33,7 @@ def tidy(
     for tensor, dims in ((graph.inputs[0], images), (graph.outputs[0], logits)):
         tensor.shape = ["batch", *dims[1:]]
     graph.cleanup(remove_unused_graph_inputs=False).toposort()
-    tidied = gs.export_onnx(graph, do_type_check=False)
+    tidied: onnx.ModelProto = gs.export_onnx(graph, do_type_check=False)
     tidied.ir_version = model.ir_version
     tidied.producer_name, tidied.producer_version = model.producer_name, model.producer_version
     _strip_notes(tidied)
@@ -53,16 +52,14 @@ def _bypass_copies(graph: gs.Graph) -> None:
 
 
 def _is_copy(node: gs.Node) -> bool:
-    known = node.inputs and node.inputs[0].dtype is not None
-    same = node.op == "Cast" and known and onnx.helper.np_dtype_to_tensor_dtype(
-        np.dtype(node.inputs[0].dtype)
-    ) == _element_type(node.attrs["to"])
-    return node.op == "Identity" or bool(same)
+    if node.op == "Cast" and node.inputs[0].dtype is not None:
+        return _element_type(node.inputs[0].dtype) == _element_type(node.attrs["to"])
+    return bool(node.op == "Identity")
 
 
-def _element_type(to: object) -> int:
-    """graphsurgeon gives `to` as a NumPy type where there is one, else as ONNX's number."""
-    return to if isinstance(to, int) else onnx.helper.np_dtype_to_tensor_dtype(np.dtype(to))  # type: ignore[call-overload]
+def _element_type(dtype: Any) -> int:
+    """graphsurgeon gives a NumPy type where there is one, else ONNX's number."""
+    return dtype if isinstance(dtype, int) else onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
 
 def _operands(graph: gs.Graph) -> list[tuple[gs.Node, int]]:
@@ -80,9 +77,7 @@ def _witness(node: gs.Node, position: int) -> str:
     return SHAPE + str(node.outputs[0].name) if node.op == "Reshape" else str(node.inputs[position].name)
 
 
-def _observed(
-    model: onnx.ModelProto, graph: gs.Graph, folder: Path, images: tuple[int, ...]
-) -> list[dict[str, Array]]:
+def _observed(model: onnx.ModelProto, graph: gs.Graph, folder: Path, images: tuple[int, ...]) -> list[dict[str, Array]]:
     """The witnesses of the traced model at two batch sizes."""
     names = sorted({_witness(node, position) for node, position in _operands(graph)})
     if not names:

@@ -17,6 +17,8 @@ from .sources import SEED, Exportable, Request, from_hub, imagenet_labels
 if TYPE_CHECKING:
     import torch
 
+FUSED = "fused_attn"  # timm's switch on each attention module
+
 
 def load(request: Request) -> Exportable:
     """The timm model of this name with its weights; a distilled one averages its two heads, as timm does in eval."""
@@ -86,8 +88,8 @@ def _similar(name: str) -> str:
 def _show_attention(module: torch.nn.Module) -> None:
     """Plain matrix products and softmax in place of the fused kernel, on this instance alone."""
     for part in module.modules():
-        if hasattr(part, "fused_attn"):
-            part.fused_attn = False
+        if hasattr(part, FUSED):
+            setattr(part, FUSED, False)
 
 
 def _resampled(state: dict[str, torch.Tensor], module: Any, request: Request) -> dict[str, torch.Tensor]:
