@@ -18,6 +18,8 @@ from gradskip_onnx.types import Array
 
 Out = tuple[Gradient, ...]
 
+IR_VERSION = 8  # of the one-node models evaluated here; old enough for every ONNX Runtime supported
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -144,6 +146,8 @@ def resize(n: Node, g: Sym) -> Out:
         raise n.missing("cropping while resizing")
     if n.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise n.missing("a kept aspect ratio")
+    if x.dims == g.dims:
+        return n.first(g)  # ONNX Runtime copies then, whatever the scales say
     scales = n.value(2)
     for axis, (size, target) in enumerate(zip(x.dims, g.dims, strict=True)):
         scale = None if scales is None or not scales.size else _scale(n, scales, axis)
@@ -160,18 +164,24 @@ def _scale(n: Node, scales: Array, axis: int) -> float:
 
 
 def resizing(n: Node, size: int, target: int, scale: float | None) -> Array:
-    """Matrix (size, target) of Resize along one axis: what it makes of the unit vectors."""
+    """Matrix (size, target) of Resize along one axis: what it makes of the unit vectors.
+
+    They are the channels of an image one row high; it is stretched to two rows because equal sizes are only copied.
+    """
     attrs = {key: value for key, value in n.attrs.items() if key not in ("axes", "keep_aspect_ratio_policy")}
-    last, argument = ["x", "", "scales"], np.asarray([1, 1, 1, scale or 0], dtype=np.float32)
     if scale is None:
-        last, argument = ["x", "", "", "sizes"], np.asarray([1, 1, size, target], dtype=np.int64)
-    eye = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, size, size])
-    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        names, argument = ["x", "", "", "sizes"], np.asarray([1, size, 2, target], dtype=np.int64)
+    else:
+        names, argument = ["x", "", "scales"], np.asarray([1, 1, 2, scale], dtype=np.float32)
     graph = helper.make_graph(
-        [helper.make_node("Resize", last, ["y"], **attrs)], "resize", [eye], [out],
-        [onnx.numpy_helper.from_array(argument, last[-1])],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", n.opset)], ir_version=8)
+        [helper.make_node("Resize", names, ["y"], **attrs)],
+        "resize",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, size, 1, size])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(argument, names[-1])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", n.opset)], ir_version=IR_VERSION)
     session = open_session(model, None, device="cpu", threads=1)
-    matrix: Array = session.run(["y"], {"x": np.eye(size, dtype=np.float32)[None, None]})["y"][0, 0]
+    unit = np.eye(size, dtype=np.float32).reshape(1, size, 1, size)
+    matrix: Array = session.run(["y"], {"x": unit})["y"][0, :, 0]
     return matrix
