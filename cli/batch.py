@@ -13,6 +13,7 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.images import Picture, open_picture
 from gradskip_onnx.outputs import Folder, Subject, class_suffix, document, plan_stems
 from gradskip_onnx.preprocess import prepare
+from gradskip_onnx.types import Task
 
 from .inputs import expand
 from .request import Request
@@ -39,6 +40,7 @@ class Outcome:
     results: tuple[tuple[Explanation, tuple[Path, ...]], ...] = ()
     documents: tuple[dict[str, Any], ...] = ()
     error: InputError | None = None
+    task: Task = "classification"
 
 
 def plan_jobs(model: Path | None, images: Sequence[str]) -> tuple[Path | bytes, tuple[Job, ...]]:
@@ -112,4 +114,4 @@ def _written(
         files.append(folder.write(stem, result, picture.image, subject))
         facts = document(result, picture.image, subject)
         documents.append(facts | {"files": {path.suffix[1:]: str(path) for path in files[-1]}})
-    return Outcome(job, tuple(zip(results, files, strict=True)), tuple(documents))
+    return Outcome(job, tuple(zip(results, files, strict=True)), tuple(documents), task=task)

@@ -66,7 +66,7 @@ def one_line(error: Exception) -> str:
 def cli() -> None:
     """Explain a vision transformer from its ONNX file alone.
 
-    Exit codes: 0 ok, 2 wrong input, 3 model not supported, 4 device missing, 6 some images failed.
+    Exit codes: 0 ok, 2 wrong input, 3 model not supported, 4 device missing, 5 a check failed, 6 some images failed.
     """
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from gradskip_onnx.outputs import FORMAT, Scored, named
+from gradskip_onnx.outputs import FORMAT, SHARES, Scored, named
 
 from .batch import Outcome
 from .console import Voice, plain
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 ALSO = 2  # further classes on the one line an image gets among many
 
 
-def top_classes(top: Sequence[Scored], explained: Sequence[int]) -> Table:
+def top_classes(top: Sequence[Scored], explained: Sequence[int], share: str) -> Table:
     """The likeliest classes; an arrow at those explained."""
     table = Table(box=None, pad_edge=False)
-    for name, side in (("", "left"), ("class", "left"), ("logit", "right"), ("probability", "right")):
+    for name, side in (("", "left"), ("class", "left"), ("logit", "right"), (share, "right")):
         table.add_column(name, justify="right" if side == "right" else "left", overflow="fold", header_style="dim")
     for entry in top:
         chosen = entry.index in explained
@@ -49,17 +49,17 @@ def report(voice: Voice, outcome: Outcome, *, alone: bool) -> None:
         voice.document(failure, single=False)
         return
     _provider(voice, outcome.results[0][0])
-    explained = [result.target.index for result, _ in outcome.results]
-    classes = top_classes(outcome.results[0][0].top, explained)
+    results, share = outcome.results, SHARES[outcome.task]
+    classes = top_classes(results[0][0].top, [result.target.index for result, _ in results], share)
     if alone:
         voice.table(classes)
-        for result, files in outcome.results:
-            _one(voice, result, files)
-    else:
-        for result, files in outcome.results:
+    for result, files in results:
+        if alone and len(results) == 1:
+            _one(voice, result, files, share)
+        else:
             _line(voice, outcome.job.path, result, files)
-        if voice.verbose:
-            voice.table(classes)
+    if voice.verbose and not alone:
+        voice.table(classes)
     for facts in outcome.documents:
         voice.document(facts, single=alone and len(outcome.documents) == 1)
 
@@ -72,9 +72,9 @@ def _provider(voice: Voice, result: Explanation) -> None:
     voice.warn(result.warnings)
 
 
-def _one(voice: Voice, result: Explanation, files: Sequence[Path]) -> None:
+def _one(voice: Voice, result: Explanation, files: Sequence[Path], share: str) -> None:
     """The class explained and where the files are."""
-    voice.say(f"explained {named(result.target)}, probability {result.target.probability:.4f}")
+    voice.say(f"explained {named(result.target)}, {share} {result.target.probability:.4f}")
     for word, path in zip(("picture", "map", "facts"), files, strict=True):
         voice.say(f"{word:<9} {path}", style="bold" if word == "picture" else "")
     for note in result.relevance.notes:
@@ -84,5 +84,10 @@ def _one(voice: Voice, result: Explanation, files: Sequence[Path]) -> None:
 
 def _line(voice: Voice, image: Path, result: Explanation, files: Sequence[Path]) -> None:
     others = [entry for entry in result.top if entry.index != result.target.index][:ALSO]
-    then = "".join(f", {named(entry)} {entry.probability:.3f}" for entry in others)
-    voice.say(f"{image.name}: {named(result.target)} {result.target.probability:.3f}{then} -> {files[0]}")
+    explained, *then = (f"{_short(entry)} {entry.probability:.3f}" for entry in (result.target, *others))
+    voice.say(f"{image.name}: {explained} ({', '.join(then)}) -> {files[0]}")
+
+
+def _short(entry: Scored) -> str:
+    """The first of the synonyms a label may list."""
+    return named(entry).split(",")[0].split(" (")[0]

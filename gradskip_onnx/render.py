@@ -15,9 +15,12 @@ Box = tuple[float, float, float, float]
 
 MIN_SIDE = 336  # a side of a panel, unless the other side would pass MAX_SIDE
 MAX_SIDE = 1024
+UNIT_SIDE = 600  # a panel of this size is drawn with texts of 13 to 22 pixels
 MARGIN = 20
+HEADER = MARGIN + 60
 GAP = 14
 BAR = 16
+BAR_LEAST = 60  # room for three numbers
 BAR_TEXT = 62  # room for a number such as -1.23e-05
 INK, FAINT, PAPER = (24, 24, 27), (110, 110, 118), (255, 255, 255)
 STRENGTH_CURVE = 0.7  # below 1: middling relevance stays visible over a busy image
@@ -121,45 +124,52 @@ def figure(
     small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
     covered = overlay(small, resample(values, (width, height)), opacity=opacity, box=drawn_box)
 
-    header = MARGIN + 60
-    sheet = Image.new("RGB", (2 * MARGIN + 2 * width + 2 * GAP + BAR + BAR_TEXT, header + height + 22 + MARGIN), PAPER)
-    draw = ImageDraw.Draw(sheet)
-    room = sheet.width - 2 * MARGIN
-    _text(draw, (MARGIN, MARGIN - 4), title, 22, INK, room)
-    _text(draw, (MARGIN, MARGIN + 28), subtitle, 14, FAINT, room)
-    second = MARGIN + width + GAP
-    for left, panel, below in ((MARGIN, small, caption), (second, covered, _legend(values, box))):
-        sheet.paste(panel, (left, header))
-        _text(draw, (left, header + height + 6), below, 13, FAINT, width)
-    _bar(sheet, draw, (second + width + GAP, header, height), scale)
+    page = Page(width, height)
+    sheet = page.sheet
+    page.text(MARGIN, MARGIN - 4, title, 22, INK, page.width - 2 * MARGIN)
+    page.text(MARGIN, MARGIN + 28, subtitle, 14, FAINT, page.width - 2 * MARGIN)
+    for left, panel, below in ((page.left, small, caption), (page.right, covered, _legend(values, box))):
+        sheet.paste(panel, (round(left * page.unit), round(HEADER * page.unit)))
+        page.text(left, page.bottom + 6, below, 13, FAINT, width / page.unit)
+    page.bar(scale)
     return sheet
 
 
 def _legend(values: Array, box: Box | None) -> str:
     height, width = values.shape
     whole = _slices(height, width, box) == (slice(0, height), slice(0, width))
-    return "relevance" if whole else "relevance (the faded part was cropped away before the model)"
+    return "relevance" if whole else "relevance (faded: cropped away)"
 
 
-def _bar(sheet: Image.Image, draw: ImageDraw.ImageDraw, place: tuple[int, int, int], scale: Scale) -> None:
-    """The legend: colours from high to low, with numbers at both ends and in the middle."""
-    left, top, height = place
-    ramp = paint(np.linspace(1.0, 0.0, height), scale.table)
-    sheet.paste(Image.fromarray(np.repeat(ramp[:, None], BAR, axis=1)), (left, top))
-    draw.rectangle((left - 1, top - 1, left + BAR, top + height), outline=FAINT)
-    middle = (scale.low + scale.high) / 2
-    for share, value in ((0.0, scale.high), (0.5, middle), (1.0, scale.low)):
-        y = top + round(share * (height - 1))
-        draw.line((left + BAR + 1, y, left + BAR + 4, y), fill=FAINT)
-        offset = round(share * 14)  # the texts stay inside the height of the bar
-        _text(draw, (left + BAR + 7, y - offset), f"{value:.3g}", 13, INK, BAR_TEXT + MARGIN)
+class Page:
+    """A sheet for two panels; lengths are in units that grow with the panels, so that texts stay legible."""
 
+    def __init__(self, width: int, height: int) -> None:
+        self.unit = max(1.0, max(width, height) / UNIT_SIDE)
+        self.left, self.right = float(MARGIN), MARGIN + width / self.unit + GAP
+        self.bottom = HEADER + max(BAR_LEAST, height / self.unit)
+        self.bar_left = self.right + width / self.unit + GAP
+        self.width = self.bar_left + BAR + BAR_TEXT + MARGIN
+        size = round(self.width * self.unit), round((self.bottom + 22 + MARGIN) * self.unit)
+        self.sheet = Image.new("RGB", size, PAPER)
+        self.draw = ImageDraw.Draw(self.sheet)
 
-def _text(
-    draw: ImageDraw.ImageDraw, at: tuple[int, int], text: str, size: int, ink: tuple[int, ...], room: int
-) -> None:
-    font = ImageFont.load_default(size)
-    draw.text(at, elide(text, font, room), font=font, fill=ink)
+    def text(self, x: float, y: float, text: str, size: int, ink: Ink, room: float) -> None:
+        font = ImageFont.load_default(size * self.unit)
+        self.draw.text((x * self.unit, y * self.unit), elide(text, font, room * self.unit), font=font, fill=ink)
+
+    def bar(self, scale: Scale) -> None:
+        """The colours from high to low, with numbers at both ends and in the middle."""
+        left, top, bottom = (round(edge * self.unit) for edge in (self.bar_left, HEADER, self.bottom))
+        right = left + round(BAR * self.unit)
+        ramp = paint(np.linspace(1.0, 0.0, bottom - top), scale.table)
+        self.draw.rectangle((left - 1, top - 1, right, bottom), outline=FAINT)
+        self.sheet.paste(Image.fromarray(np.repeat(ramp[:, None], right - left, axis=1)), (left, top))
+        for share, value in ((0.0, scale.high), (0.5, (scale.low + scale.high) / 2), (1.0, scale.low)):
+            y = top + round(share * (bottom - top - 1))
+            self.draw.line((right + 1, y, right + round(4 * self.unit), y), fill=FAINT)
+            lifted = y / self.unit - 14 * share  # the texts stay inside the height of the bar
+            self.text(self.bar_left + BAR + 7, lifted, f"{value:.3g}", 13, INK, BAR_TEXT + MARGIN)
 
 
 def elide(text: str, font: Font, room: float) -> str:
