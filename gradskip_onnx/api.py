@@ -134,7 +134,7 @@ class Explainer:
     ) -> list[Explanation]:  # fmt: skip
         """Plan, run, propagate, upsample."""
         regions = self._regions(region, geometries)
-        traces, provider, timings = self._run(images, targets, regions, row.needs(settings), score, row.ruleset)
+        traces, session, timings = self._run(images, targets, regions, row.needs(settings), score, row.ruleset)
         found = []
         for trace, geometry in zip(traces, geometries, strict=True):
             began = time.perf_counter()
@@ -145,7 +145,7 @@ class Explainer:
             found.append(
                 Explanation(
                     map=placed, target=target, top=ranked[:TOP], relevance=relevance, preprocess=self.preprocess,
-                    geometry=geometry, provider=provider, model_sha256=self.source.sha256, warnings=self.warnings,
+                    geometry=geometry, provider=session.provider, model_sha256=self.source.sha256, warnings=self.warnings + session.warnings,
                     timings={**timings, "propagate": time.perf_counter() - began},
                 )
             )  # fmt: skip
@@ -154,7 +154,7 @@ class Explainer:
     def _run(
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, needs: Needs,
         score: str, ruleset: str,
-    ) -> tuple[list[Trace], str, dict[str, float]]:  # fmt: skip
+    ) -> tuple[list[Trace], Session, dict[str, float]]:  # fmt: skip
         began = time.perf_counter()
         plan, session = self._open(needs, score, ruleset)
         opened = time.perf_counter()
@@ -170,7 +170,7 @@ class Explainer:
             masks = None if regions is None else [regions[min(start + i, len(regions) - 1)] for i in range(len(chunk))]
             traces += runtime.run(session, plan, self.architecture, chunk, wanted, masks)
         timings = {"open": opened - began, "run": (time.perf_counter() - opened) / len(images)}
-        return traces[: len(images)], session.provider, timings
+        return traces[: len(images)], session, timings
 
     def _open(self, needs: Needs, score: str, ruleset: str) -> tuple[Plan, Session]:
         """The plan and session for some needs; made once."""
