@@ -6,16 +6,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from gradskip_onnx.outputs import to_json
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 WIDE = 1000  # columns when nobody watches: a file or a pipe must not cut names short
 
@@ -34,18 +31,24 @@ class Voice:
     as_json: bool = False
     said: set[str] = field(default_factory=set)
 
-    def _console(self, *, stderr: bool = False) -> Console:
-        width = None if (sys.stderr if stderr else sys.stdout).isatty() else WIDE
-        return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+    def _print(self, what: Text | Table, *, stderr: bool = False) -> None:
+        """Written to the stream as it is now: while a progress bar is shown, that is a proxy which moves the bar."""
+        stream = sys.stderr if stderr else sys.stdout
+        width = None if stream.isatty() else WIDE
+        console = Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+        with console.capture() as written:
+            console.print(what, soft_wrap=isinstance(what, Text))
+        encoding = stream.encoding or "utf-8"  # a terminal that cannot show a label shows question marks
+        stream.write(written.get().encode(encoding, "replace").decode(encoding))
 
     def say(self, text: str, style: str = "") -> None:
         """A line for people; with --json standard output belongs to the documents."""
         if not self.as_json:
-            self._console().print(Text(plain(text), style=style), soft_wrap=True)
+            self._print(Text(plain(text), style=style))
 
     def table(self, table: Table) -> None:
         if not self.as_json:
-            self._console().print(table)
+            self._print(table)
 
     def document(self, value: object, *, single: bool) -> None:
         """One JSON document: over several lines if it is alone, else one line each."""
@@ -54,18 +57,18 @@ class Voice:
 
     def detail(self, text: str) -> None:
         if self.verbose:
-            self._console(stderr=True).print(Text(plain(text), style="dim"), soft_wrap=True)
+            self._print(Text(plain(text), style="dim"), stderr=True)
 
     def warn(self, texts: Iterable[str]) -> None:
         """Each warning once in a run."""
         for text in texts:
             if not self.quiet and text not in self.said:
                 self.said.add(text)
-                self._console(stderr=True).print(Text(f"warning: {plain(text)}", style="yellow"), soft_wrap=True)
+                self._print(Text(f"warning: {plain(text)}", style="yellow"), stderr=True)
 
     def failed(self, text: str) -> None:
         """A failure that does not stop the run; shown even with --quiet."""
-        self._console(stderr=True).print(Text(f"error: {plain(text)}", style="red"), soft_wrap=True)
+        self._print(Text(f"error: {plain(text)}", style="red"), stderr=True)
 
     @contextmanager
     def progress(self, total: int) -> Iterator[Callable[[str], None]]:

@@ -21,13 +21,13 @@ ALSO = 2  # further classes on the one line an image gets among many
 
 
 def top_classes(top: Sequence[Scored], explained: Sequence[int], share: str) -> Table:
-    """The likeliest classes; an arrow at those explained."""
+    """The likeliest classes; a mark at those explained."""
     table = Table(box=None, pad_edge=False)
     for name, side in (("", "left"), ("class", "left"), ("logit", "right"), (share, "right")):
         table.add_column(name, justify="right" if side == "right" else "left", overflow="fold", header_style="dim")
     for entry in top:
         chosen = entry.index in explained
-        cells = ("→" if chosen else "", named(entry), f"{entry.logit:.3f}", f"{entry.probability:.4f}")
+        cells = (">" if chosen else "", named(entry), f"{entry.logit:.3f}", f"{entry.probability:.4f}")
         table.add_row(*(Text(plain(cell), style="bold" if chosen else "") for cell in cells))
     return table
 

@@ -449,6 +449,14 @@ def test_program_separates_results_from_the_rest(place, tmp_path):
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_labels_the_terminal_cannot_show(place, tmp_path):
+    (tmp_path / "labels.json").write_text(json.dumps(["猫", "犬", "é", "ö", "→"]))
+    done = program("explain", place / "vit.onnx", place / "photos" / "p0.png", "-o", tmp_path,
+                   "--labels", tmp_path / "labels.json", PYTHONIOENCODING="ascii")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "? (0)" in done.stdout
+
+
 def test_program_fails_in_one_line(place, tmp_path):
     done = program("explain", place / "cnn.onnx", place / "photos" / "p0.png", "-o", tmp_path)
     assert done.returncode == 3
