@@ -144,11 +144,18 @@ class Explainer:
             target = next(candidate for candidate in ranked if candidate.index == trace.target)
             found.append(
                 Explanation(
-                    map=placed, target=target, top=ranked[:TOP], relevance=relevance, preprocess=self.preprocess,
-                    geometry=geometry, provider=session.provider, model_sha256=self.source.sha256, warnings=self.warnings + session.warnings,
+                    map=placed,
+                    target=target,
+                    top=ranked[:TOP],
+                    relevance=relevance,
+                    preprocess=self.preprocess,
+                    geometry=geometry,
+                    provider=session.provider,
+                    model_sha256=self.source.sha256,
                     timings={**timings, "propagate": time.perf_counter() - began},
+                    warnings=self.warnings + session.warnings,
                 )
-            )  # fmt: skip
+            )
         return found
 
     def _run(
