@@ -25,7 +25,7 @@ SUFFIXES = (
 )  # fmt: skip
 
 # What the decoders of Pillow are known to raise on broken files, beside OSError.
-BROKEN = (OSError, SyntaxError, ValueError, EOFError, OverflowError, IndexError, struct.error)
+BROKEN = (OSError, SyntaxError, ValueError, EOFError, OverflowError, IndexError, RuntimeError, struct.error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,20 @@ def check_size(image: Image.Image, name: str) -> None:
 def upright_rgb(image: Image.Image, name: str = "image") -> Image.Image:
     """Any decoded image as RGB the way a viewer shows it: EXIF orientation applied, transparency over white."""
     check_size(image, name)
-    image = ImageOps.exif_transpose(image)
+    rgb = _rgb(_turned(image), name)
+    rgb.info = {}  # done with: the orientation must not be applied a second time
+    return rgb
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    """As the camera was held; an orientation that cannot be read is as good as none."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except BROKEN:
+        return image
+
+
+def _rgb(image: Image.Image, name: str) -> Image.Image:
     if image.mode == "RGB":
         return image.copy()
     if image.mode.startswith("I") or image.mode == "F":

@@ -205,6 +205,30 @@ def test_exif_orientation_is_applied():
     assert geometry.image_size == (30, 20)
 
 
+def test_broken_exif_is_no_orientation():
+    image = picture(20, 30)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encode(image, "JPEG", exif=exif)
+    spoilt = decode(data.replace(b"MM\x00*", b"MM\x00\xf5"), "x")
+    assert prepare(spoilt, Preprocess(size=(8, 8), crop=1.0))[1].image_size == (20, 30)
+
+
+def test_changed_bytes_never_escape_as_another_error():
+    rng = np.random.default_rng(11)
+    seeds = [encode(picture(24, 30), fmt) for fmt in ("PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP", "PPM")]
+    outcomes = set()
+    for trial in range(700):
+        data = bytearray(seeds[trial % len(seeds)])
+        for position in rng.integers(0, min(len(data), (40, 200, len(data))[trial % 3]), 1 + trial % 5):
+            data[position] = rng.integers(256)
+        try:
+            outcomes.add(decode(bytes(data), "x").mode)
+        except InputError:
+            outcomes.add("refused")
+    assert outcomes == {"RGB", "refused"}
+
+
 def test_modes_become_rgb():
     grey = np.arange(0, 256, dtype=np.uint8).reshape(16, 16)
     expected = np.repeat(grey[..., None], 3, axis=2)
