@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner, Result
 from gradskip_onnx.cli.main import COMMANDS, cli
@@ -15,7 +16,9 @@ from onnx import numpy_helper
 from PIL import Image
 
 from gradskip_onnx import api
+from gradskip_onnx.bundle import annotate
 from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.preprocess import Preprocess
 from gradskip_onnx.types import Mismatch
 
 from . import models
@@ -41,6 +44,20 @@ def fails(result: Result, code: int, *texts: str) -> None:
         assert text in errors[0]
 
 
+def segmenter() -> onnx.ModelProto:
+    """A transformer that scores three classes at each of its 4x4 tokens."""
+    shape = models.Vit(special=0)
+    w = models.Writer(np.random.default_rng(3))
+    tokens, count = models._embed(w, shape)
+    for _ in range(shape.depth):
+        tokens = models._block(w, shape, tokens, count)
+    turned = w.op("Transpose", w.linear(tokens, shape.width, 3), perm=[0, 2, 1])
+    w.op("Reshape", turned, w.ints(0, 3, 4, 4))
+    w.nodes[-1].output[0] = "logits"
+    batch = ["batch", 3]
+    return models.finish(w, {"image": (1, [*batch, 32, 32])}, {"logits": (1, [*batch, 4, 4])}, shape.opset)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with models and images, good and bad."""
@@ -55,6 +72,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "four": models.vit(models.Vit(channels=4)),
         "cnn": models.cnn(),
         "text": models.text_model(),
+        "seg": segmenter(),
     }.items():
         (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
     data = (folder / "vit.onnx").read_bytes()
@@ -352,6 +370,23 @@ def test_settings_beside_the_model(place, tmp_path):
     assert "command line" in document["preprocess"]["source"]
 
 
+def test_settings_and_labels_from_the_file_itself(place, tmp_path):
+    model = annotate(models.vit(), preprocess=Preprocess(size=(32, 32), crop=0.5, source="its maker"), labels="abcde")
+    (tmp_path / "told.onnx").write_bytes(model.SerializeToString())
+    result = run("explain", tmp_path / "told.onnx", place / "photos" / "p0.png", "-o", tmp_path / "o", "--json",
+                 "--target", "d", "--score", "probability", "--threads", "1")  # fmt: skip
+    document = json.loads(result.stdout)
+    assert document["preprocess"]["crop"] == 0.5
+    assert document["preprocess"]["source"] == "its maker"
+    assert document["target"]["index"] == 3
+    assert document["score"] == "probability"
+    assert result.stderr == ""
+    assert document["image"]["seen_box"] == [20.0, 12.0, 44.0, 36.0]  # half of the short side of 64x48, centred
+    values = np.load(document["files"]["npy"])
+    assert (values[:12] == 0).all()
+    assert (values[12:36, 20:44] > 0).all()
+
+
 def test_quiet_and_verbose(place, tmp_path):
     command = ("explain", place / "vit.onnx", place / "photos" / "p0.png", "-o", tmp_path, "--force")
     assert "warning: preprocessing" in run(*command).stderr
@@ -378,6 +413,49 @@ def test_names_cannot_steer_the_terminal(place, tmp_path):
     assert result.exit_code == 6
     assert "\x1b" not in result.output
     assert "[bold]" in result.stdout
+
+
+# --- segmentation --------------------------------------------------------------------------------------------------
+
+
+def test_regions_of_a_segmentation(place, tmp_path):
+    mask = np.zeros((48, 64), np.uint8)
+    mask[24:, 32:] = 255
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    common = ("explain", place / "seg.onnx", place / "photos" / "p0.png", "--target", "1", "--json", *SETTINGS)
+    scores = []
+    for index, region in enumerate((None, "40,30", tmp_path / "mask.png")):
+        options = () if region is None else ("--region", region)
+        result = run(*common, "-o", tmp_path / str(index), *options)
+        assert result.exit_code == 0, result.output
+        document = json.loads(result.stdout)
+        assert document["task"] == "segmentation"
+        assert document["region"] == (None if region is None else str(region))
+        scores.append(document["grid"]["scores"])
+    assert scores[0] != scores[1] != scores[2] != scores[0]
+
+
+BAD_REGIONS = [
+    ("400,30", ["400,30", "outside"]),
+    ("missing.png", ["missing.png"]),
+    ("photos/p1.png", ["mask"]),
+    ("black.png", ["black.png", "empty"]),
+]
+
+
+@pytest.mark.parametrize(("region", "texts"), BAD_REGIONS, ids=str)
+def test_bad_regions(place, tmp_path, monkeypatch, region, texts):
+    monkeypatch.chdir(place)
+    Image.new("L", (64, 48)).save(place / "black.png")
+    fails(run("explain", "seg.onnx", "photos/p0.png", "--region", region, "-o", tmp_path), 2, *texts)
+
+
+def test_a_segmentation_reports_shares_of_pixels(place, tmp_path):
+    result = run("explain", place / "seg.onnx", place / "photos" / "p0.png", "-o", tmp_path, "--target", "top5")
+    assert result.exit_code == 0, result.output
+    assert "share of pixels" in result.stdout
+    present = [json.loads(path.read_text())["target"] for path in tmp_path.glob("*.json")]
+    assert sum(entry["probability"] for entry in present) == pytest.approx(1.0)
 
 
 # --- inspect -------------------------------------------------------------------------------------------------------
