@@ -53,7 +53,7 @@ class Voice:
     def document(self, value: object, *, single: bool) -> None:
         """One JSON document: over several lines if it is alone, else one line each."""
         if self.as_json:
-            click.echo(to_json(value, indent=2 if single else None), nl=False)
+            click.echo(to_json(value, indent=2 if single else None).decode(), nl=False)
 
     def detail(self, text: str) -> None:
         if self.verbose:
