@@ -24,6 +24,7 @@ BAR_LEAST = 60  # room for three numbers
 BAR_TEXT = 62  # room for a number such as -1.23e-05
 INK, FAINT, PAPER = (24, 24, 27), (110, 110, 118), (255, 255, 255)
 STRENGTH_CURVE = 0.7  # below 1: middling relevance stays visible over a busy image
+NEARLY_EVEN = 0.5  # minimum over maximum from which on a map is called so
 UNSEEN_LIGHT = 0.55  # how far towards paper the part goes that the model did not see
 
 Ink = tuple[int, int, int]
@@ -128,17 +129,19 @@ def figure(
     sheet = page.sheet
     page.text(MARGIN, MARGIN - 4, title, 22, INK, page.width - 2 * MARGIN)
     page.text(MARGIN, MARGIN + 28, subtitle, 14, FAINT, page.width - 2 * MARGIN)
-    for left, panel, below in ((page.left, small, caption), (page.right, covered, _legend(values, box))):
+    for left, panel, below in ((page.left, small, caption), (page.right, covered, legend(values, box, scale))):
         sheet.paste(panel, (round(left * page.unit), round(HEADER * page.unit)))
         page.text(left, page.bottom + 6, below, 13, FAINT, width / page.unit)
     page.bar(scale)
     return sheet
 
 
-def _legend(values: Array, box: Box | None) -> str:
+def legend(values: Array, box: Box | None, scale: Scale) -> str:
+    """What stands below the overlay; colours span the range of the map, so a flat map must be called flat."""
     height, width = values.shape
     whole = _slices(height, width, box) == (slice(0, height), slice(0, width))
-    return "relevance" if whole else "relevance (faded: cropped away)"
+    flat = not scale.signed and scale.low > NEARLY_EVEN * scale.high
+    return "relevance" + (", nearly even" if flat else "") + ("" if whole else " (faded: cropped away)")
 
 
 class Page:

@@ -6,7 +6,7 @@ from PIL import Image, ImageFont
 
 from gradskip_onnx.colours import DIVERGING, SEQUENTIAL, paint
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.render import MAX_SIDE, MIN_SIDE, elide, figure, overlay, panel_size, scale_of
+from gradskip_onnx.render import MAX_SIDE, MIN_SIDE, elide, figure, legend, overlay, panel_size, scale_of
 from gradskip_onnx.types import Array
 
 # Linear sRGB seen by eyes lacking one cone type (Viénot, Brettel and Mollon 1999, rounded).
@@ -119,6 +119,20 @@ def test_figure_is_deterministic_and_shows_image_map_and_bar():
     assert (pixels == (0, 160, 0)).all(axis=2).sum() == 400 * 360
     assert (pixels == SEQUENTIAL[-1]).all(axis=2).any()
     assert (pixels == SEQUENTIAL[0]).all(axis=2).any()
+
+
+LEGENDS = [
+    (0.0, 1.0, None, "relevance"),
+    (0.9, 1.0, None, "relevance, nearly even"),
+    (-0.9, 1.0, None, "relevance"),
+    (0.9, 1.0, (0, 0, 2, 4), "relevance, nearly even (faded: cropped away)"),
+]
+
+
+@pytest.mark.parametrize(("low", "high", "box", "expected"), LEGENDS, ids=str)
+def test_a_flat_map_is_called_flat(low, high, box, expected):
+    values = np.linspace(low, high, 16).reshape(4, 4)
+    assert legend(values, box, scale_of(values)) == expected
 
 
 def test_texts_are_cut_to_fit():
