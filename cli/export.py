@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,25 +42,32 @@ def export(name: str, output: Path, opset: int, plain: bool, force: bool, **give
     NAME is a timm name (vit_*, deit_*), a SegFormer (segformer_b0 .. b5, nvidia/mit-b0) or a folder saved by
     transformers. The file is compared with the torch model at once; exit code 5 if they disagree.
     """
-
     from gradskip_onnx.exporters.pipeline import export as run
     from gradskip_onnx.exporters.sources import Request
-    from rich.console import Console
-    from rich.status import Status
 
     from .console import Voice
 
     voice = Voice()
-    # Bound to this stream: the frameworks' own output is diverted while they work.
-    with Status("", console=Console(file=sys.stderr)) as status:
-        report = run(
-            Request(name, **given), output, opset=opset, plain=plain, force=force,
-            step=lambda text: status.update(text),
-        )  # fmt: skip
+    with _steps() as step:
+        report = run(Request(name, **given), output, opset=opset, plain=plain, force=force, step=step)
     voice.table(_table(report))
     report.require_sound()
     for file in report.files:
         voice.say(f"{file}  {file.stat().st_size / 1e6:.1f} MB")
+
+
+@contextmanager
+def _steps() -> Iterator[Callable[[str], None]]:
+    """What is being done: a spinner on a terminal, else a line a step."""
+    if not sys.stderr.isatty():
+        yield lambda text: click.echo(f"{text} ...", err=True)
+        return
+    from rich.console import Console
+    from rich.status import Status
+
+    # A descriptor of its own: the frameworks' output is diverted while they work.
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stream, Status("", console=Console(file=stream)) as status:
+        yield lambda text: status.update(text)
 
 
 def _table(report: Any) -> Table:

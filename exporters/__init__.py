@@ -32,7 +32,7 @@ def _named(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_folder(name: str) -> bool:
-    return Path(name).is_dir()
+    return bool(name) and Path(name).is_dir()
 
 
 # The first row that takes the name wins; a folder is asked for by its path, so it comes first.

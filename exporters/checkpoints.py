@@ -46,7 +46,8 @@ def _pickled(path: Path) -> Any:
             "save its state_dict alone, or as safetensors"
         ) from refused
     except (OSError, EOFError, RuntimeError, ValueError, KeyError) as failure:
-        raise InputError(f"checkpoint {path} cannot be read: {str(failure).splitlines()[0][:160]}") from failure
+        reason = (str(failure).strip() or type(failure).__name__).splitlines()[0][:160]
+        raise InputError(f"checkpoint {path} cannot be read: {reason}") from failure
 
 
 def _unnest(document: Any, path: Path) -> dict[str, torch.Tensor]:

@@ -18,7 +18,7 @@ from gradskip_onnx.types import Source
 
 from . import EXTRA, load
 from .sources import Exportable, Request
-from .trace import DEFAULT_OPSET, LARGE, trace
+from .trace import DEFAULT_OPSET, LARGE, trace, tracers
 from .verify import Difference, verify
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def export(
     """Write the model that `request` names to `output` and compare the file with it."""
     if output.exists() and not force:
         raise InputError(f"{output} exists already; choose another name or give --force")
+    tracers(opset)  # an opset that cannot be written is refused before weights are fetched
     step(f"loading {request.name}")
     exportable = load(request)
     step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")

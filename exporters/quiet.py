@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence warnings, logging and both streams; errors pass."""
+    """Silence warnings, logging and both streams of Python; errors pass."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -24,3 +26,22 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """`quiet`, and the descriptors below too: torch's C++ exporter prints whole graphs past Python's streams."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    saved = [os.dup(descriptor) for descriptor in (1, 2)]
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for descriptor in (1, 2):
+            os.dup2(sink, descriptor)
+        with quiet():
+            yield
+    finally:
+        for descriptor, original in zip((1, 2), saved, strict=True):
+            os.dup2(original, descriptor)
+            os.close(original)
+        os.close(sink)

@@ -13,7 +13,7 @@ from onnx.external_data_helper import load_external_data_for_model
 
 from gradskip_onnx.errors import InputError
 
-from .quiet import quiet
+from .quiet import silent
 from .tidy import tidy
 
 if TYPE_CHECKING:
@@ -73,15 +73,23 @@ def _dynamo(call: Call) -> None:
         verbose=False,
     )
     if program is None:
-        raise InputError(f"torch could not export the model at opset {call.opset}; try a lower --opset")
+        raise RuntimeError("torch returned no program")
     program.save(str(call.path), external_data=_bytes(call.module) > LARGE)
 
 
-# TorchScript is five to ten times faster and the only one below 18 (the other converts down and fails at
-# LayerNormalization); it writes nothing newer than 20.
-TRACERS = (Tracer(range(13, 21), _torchscript), Tracer(range(21, 24), _dynamo))
+# In order of preference. TorchScript is five to ten times faster and the only one below 18 (the other converts down
+# and fails at LayerNormalization); it writes nothing newer than 20, and lacks a few operators that the other has.
+TRACERS = (Tracer(range(13, 21), _torchscript), Tracer(range(18, 24), _dynamo))
 OPSETS = range(TRACERS[0].opsets.start, TRACERS[-1].opsets.stop)
 LARGE = 1_500_000_000  # bytes of weights; protobuf ends at 2 GiB and the graph needs room too
+
+
+def tracers(opset: int) -> list[Tracer]:
+    """The exporters that write this opset."""
+    able = [tracer for tracer in TRACERS if opset in tracer.opsets]
+    if not able:
+        raise InputError(f"opset {opset} cannot be written; choose {OPSETS.start} to {OPSETS.stop - 1}")
+    return able
 
 
 def trace(
@@ -95,19 +103,32 @@ def trace(
     """The module as ONNX, for images shaped like `example` (B, C, H, W) in any number."""
     import torch
 
-    tracer = next((row for row in TRACERS if opset in row.opsets), None)
-    if tracer is None:
-        raise InputError(f"opset {opset} cannot be written; choose {OPSETS.start} to {OPSETS.stop - 1}")
     images = torch.zeros((BATCH, *example.shape[1:]), dtype=example.dtype)
-    with tempfile.TemporaryDirectory() as folder, quiet(), torch.no_grad():
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         call = Call(module.eval(), images, Path(folder) / "model.onnx", opset, input_name, output_name)
-        tracer.write(call)
-        model = onnx.load(call.path, load_external_data=False)
-        _check_opset(model, opset)
+        model = _written(call)
         logits = tuple(module(images).shape)
         model = tidy(model, Path(folder), tuple(images.shape), logits)
         load_external_data_for_model(model, folder)
     return model
+
+
+def _written(call: Call) -> onnx.ModelProto:
+    """The file of the first tracer that can write this model at this opset."""
+    from torch.onnx.errors import OnnxExporterError
+
+    reasons = []
+    for tracer in tracers(call.opset):
+        try:
+            with silent():
+                tracer.write(call)
+        except (OnnxExporterError, RuntimeError) as failure:
+            reasons.append((str(failure).strip() or type(failure).__name__).splitlines()[0][:200])
+        else:
+            model = onnx.load(call.path, load_external_data=False)
+            _check_opset(model, call.opset)
+            return model
+    raise InputError(f"torch cannot write this model at opset {call.opset} ({'; '.join(reasons)}); try --opset 20")
 
 
 def _check_opset(model: onnx.ModelProto, opset: int) -> None:
