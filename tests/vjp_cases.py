@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 (the name everybody uses)
 
 from .gradient_models import BATCH as B
 
@@ -178,12 +178,13 @@ for ta in (0, 1):
                 alpha=0.5, beta=2.0, transA=ta, transB=tb,
             )  # fmt: skip
         case("Gemm", shapes, lambda a, b, ta=ta, tb=tb: gemm(a, b, ta=ta, tb=tb), transA=ta, transB=tb)
-for equation, *shape in [
+EQUATIONS: list[tuple[Any, ...]] = [
     ("bij,bjk->bik", (B, 2, 3), (B, 3, 4)), ("bhid,bhjd->bhij", (B, 2, 3, 4), (B, 2, 6, 4)),
     ("ij,jk", (2, 3), (3, 4)), ("...ij,...jk->...ik", (B, 6, 2, 3), (B, 1, 3, 4)), ("ij,j->", (2, 3), (3,)),
     ("bij->bji", (B, 2, 3)), ("bij->b", (B, 2, 3)), ("i,j->ij", (2,), (3,)), ("ij,ij,j->i", (2, 3), (2, 3), (3,)),
     ("ijk,l->il", (2, 3, 4), (6,)),
-]:  # fmt: skip
+]  # fmt: skip
+for equation, *shape in EQUATIONS:
     case("Einsum", tuple(X(dims) for dims in shape), lambda *x, eq=equation: torch.einsum(eq, *x), equation=equation)
 
 # --- normalisations --------------------------------------------------------------------------------------------------
@@ -217,9 +218,16 @@ case(
     opsets=(21,),
     num_groups=2,
 )
+
+
+def normalised(x: Any, w: Any, b: Any, m: Any, v: Any) -> Any:
+    w, b, m, v = (vector[:, None, None] for vector in (w, b, m, v))
+    return (x - m) / (v + 1e-5).sqrt() * w + b
+
+
 case(
     "BatchNormalization", (IMAGE, X((4,)), X((4,)), X((4,)), X((4,), 0.5, 2.0)),
-    lambda x, w, b, m, v: (x - m[:, None, None]) / (v[:, None, None] + 1e-5).sqrt() * w[:, None, None] + b[:, None, None],
+    normalised,
 )  # fmt: skip
 case("RMSNormalization", (W, X((4,))), lambda x, w: F.rms_norm(x, [4], w, 1e-5), opsets=(23,))
 case(

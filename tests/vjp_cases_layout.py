@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 (the name everybody uses)
 
 from .gradient_models import BATCH as B
 from .vjp_cases import I, W, X, case, since, until

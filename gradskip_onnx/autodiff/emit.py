@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
+from gradskip_onnx.autodiff import constants
 from gradskip_onnx.autodiff import dims as shapes
 from gradskip_onnx.autodiff.sym import Sym
 from gradskip_onnx.errors import UnsupportedModelError
@@ -18,7 +19,6 @@ __all__ = ["Emit", "Sym"]
 PREFIX = "gradskip/"
 OLDEST_OPSET = 13  # Squeeze, Unsqueeze and ReduceSum take their axes as an input from here on
 AXES_INPUT_OPSET = 18  # the other reductions follow
-SMALL = 4096  # elements; a constant above this is a weight and is never read
 
 
 class Emit:
@@ -30,7 +30,8 @@ class Emit:
                 "old-opset", f"the model uses opset {opset}; gradients need {OLDEST_OPSET} or newer: export it again"
             )
         self.graph, self.facts, self.opset = graph, facts, opset
-        self._tensors: dict[str, Any] = {name: tensor for name, tensor in graph.tensors().items() if name}
+        known = [*graph.tensors().values(), *graph.inputs]  # an input nobody reads yet is in no node
+        self._tensors: dict[str, Any] = {tensor.name: tensor for tensor in known if tensor.name}
         self._taken = {*self._tensors, *(node.name for node in graph.nodes)}
         self._written: dict[Any, tuple[Sym, ...]] = {}
 
@@ -47,15 +48,7 @@ class Emit:
 
     def value(self, name: str) -> Array | None:
         """The value of a small constant (an axis list, a scale), or None; weights are never read."""
-        tensor = self._tensors.get(name)
-        while isinstance(tensor, gs.Variable) and tensor.inputs and tensor.inputs[0].op == "Identity":
-            tensor = tensor.inputs[0].inputs[0]
-        if isinstance(tensor, gs.Variable) and tensor.inputs and tensor.inputs[0].op == "Constant":
-            found = next(iter(tensor.inputs[0].attrs.values()))
-            tensor = found if isinstance(found, gs.Constant) else gs.Constant("", np.asarray(found))
-        if isinstance(tensor, gs.Constant) and int(np.prod(tensor.shape)) <= SMALL:
-            return np.asarray(tensor.values)
-        return None
+        return constants.value(self._tensors[name], self.facts, self.opset)
 
     def const(self, value: Any, dtype: Any) -> Sym:
         """A constant of the given element type, shared with every equal one."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx_graphsurgeon as gs
 
 from gradskip_onnx.autodiff import dims as shapes
 from gradskip_onnx.autodiff.emit import Emit, Sym
@@ -80,7 +81,7 @@ def _paths(emit: Emit, of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]
     leads = {of}
     for node in reversed(above):
         if any(tensor.name in leads for tensor in node.outputs):
-            leads.update(tensor.name for tensor in node.inputs if tensor.name and _is_float(emit, tensor.name))
+            leads.update(tensor.name for tensor in _sources(node) if _is_float(emit, tensor.name))
     for name in at:
         if name not in leads:
             raise UnsupportedModelError(
@@ -88,7 +89,7 @@ def _paths(emit: Emit, of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]
             )
     alive, nodes = set(at), []
     for node in above:
-        if any(tensor.name in alive for tensor in node.inputs):
+        if any(tensor.name in alive for tensor in _sources(node)):
             outputs = {tensor.name for tensor in node.outputs} & leads
             alive |= outputs
             nodes += [node] if outputs else []
@@ -107,8 +108,19 @@ def _ancestors(emit: Emit, of: str) -> list[Any]:
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            stack.extend((parent, False) for tensor in node.inputs for parent in tensor.inputs)
+            stack.extend((parent, False) for tensor in _sources(node) for parent in tensor.inputs)
     return order
+
+
+def _sources(node: Any) -> list[Any]:
+    """What a node reads: its inputs, and whatever the bodies of If, Loop and Scan take from outside."""
+    sources = [tensor for tensor in node.inputs if tensor.name]
+    for body in (value for value in node.attrs.values() if isinstance(value, gs.Graph)):
+        inside = {tensor.name for tensor in body.inputs}
+        for inner in body.nodes:
+            sources += [tensor for tensor in _sources(inner) if tensor.name not in inside]
+            inside.update(tensor.name for tensor in inner.outputs)
+    return sources
 
 
 def _is_float(emit: Emit, name: str) -> bool:

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gradskip_onnx.autodiff import vjps, vjps_norm, vjps_shape, vjps_spatial  # noqa: F401  (they fill the table)
+from gradskip_onnx.autodiff.conservative import CONSERVATIVE
 from gradskip_onnx.autodiff.rules import VJPS, Rule
 
-GRADIENT: Mapping[str, Rule] = VJPS
+GRADIENT: dict[str, Rule] = VJPS
 
-RULESETS: Mapping[str, Mapping[str, Rule]] = MappingProxyType({"gradient": GRADIENT})
+RULESETS: Mapping[str, Mapping[str, Rule]] = MappingProxyType(
+    {
+        "gradient": GRADIENT,
+        "conservative": GRADIENT | CONSERVATIVE,
+    }
+)

@@ -180,6 +180,11 @@ class Sym:
 
     def along(self, axis: int, matrix: Array) -> Sym:
         """Multiply the vectors along one axis by a constant matrix (old size, new size)."""
+        return self.times(axis, self.emit.const(matrix, self.dtype))
+
+    def times(self, axis: int, matrix: Sym) -> Sym:
+        """Multiply the vectors along one axis by a matrix (old size, new size)."""
+        if self.rank == 1:
+            return (self.unsqueeze(0) @ matrix).squeeze(0)
         order = [*(a for a in range(self.rank) if a != axis), axis]
-        moved = self.transpose(order) @ self.emit.const(matrix, self.dtype)
-        return moved.transpose([order.index(a) for a in range(self.rank)])
+        return (self.transpose(order) @ matrix).transpose([order.index(a) for a in range(self.rank)])

@@ -78,7 +78,8 @@ def depth_to_space(n: Node, g: Sym) -> Out:
 
 @vjp("SpaceToDepth")
 def space_to_depth(n: Node, g: Sym) -> Out:
-    return (g.emit.op("DepthToSpace", g, dims=n.x[0].dims, blocksize=n.attrs["blocksize"]),)
+    mode = n.attrs.get("mode", "DCR")
+    return (g.emit.op("DepthToSpace", g, dims=n.x[0].dims, blocksize=n.attrs["blocksize"], mode=mode),)
 
 
 @vjp("Trilu")
@@ -201,8 +202,7 @@ def _gather_rows(g: Sym, index: Sym, axis: int, size: int) -> Sym:
     positions = emit.const(np.arange(size)[None], np.int64)
     wrapped = (flat < 0).where(flat + size, flat)
     chosen = wrapped.equals(positions).cast(g.dtype)  # (indices, size)
-    order = [*(a for a in range(g.rank) if a != axis), axis]
-    return (g.transpose(order) @ chosen).transpose([order.index(a) for a in range(g.rank)])
+    return g.times(axis, chosen)
 
 
 @vjp("GatherElements", note="opset 16 or newer")

@@ -1,0 +1,129 @@
+"""Rule sets against twins in torch that say detach() where a rule set holds something constant."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+from torch import nn
+
+from gradskip_onnx.autodiff import GRADIENT, RULESETS
+from gradskip_onnx.errors import MissingRuleError
+from gradskip_onnx.types import Array
+
+from .gradient_models import SEED, differentiate, one_node, run, seen
+
+CLOSE = 2e-5  # relative, float32 against float64
+BATCH, TOKENS, WIDTH, HEADS, CLASSES = 3, 5, 8, 2, 4
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block and a linear head; `hold` decides what is held constant."""
+
+    def __init__(self, bias: bool, hold: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.hold: Any = (lambda x: x.detach()) if hold else (lambda x: x)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH, bias), nn.Linear(WIDTH, WIDTH, bias)
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH, bias), nn.Linear(2 * WIDTH, WIDTH, bias)
+        self.head = nn.Linear(WIDTH, CLASSES, bias)
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH, bias=bias) for _ in range(3))
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.7)
+
+    def norm(self, i: int, x: Any) -> Any:
+        layer: Any = self.norms[i]
+        if not self.twin:
+            return layer(x)
+        centred = x - x.mean(-1, keepdim=True)
+        spread = self.hold((centred.pow(2).mean(-1, keepdim=True) + layer.eps).sqrt())
+        return centred / spread * layer.weight + (0 if layer.bias is None else layer.bias)
+
+    def gelu(self, x: Any) -> Any:
+        return x * self.hold(0.5 * (1 + torch.erf(x / math.sqrt(2)))) if self.twin else nn.functional.gelu(x)
+
+    twin = False
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (
+            self.qkv(self.norm(0, x)).reshape(-1, TOKENS, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4).unbind(0)
+        )
+        attention = self.hold((q @ k.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)).softmax(-1))
+        x = x + self.out((attention @ v).transpose(1, 2).reshape(-1, TOKENS, WIDTH))
+        x = x + self.down(self.gelu(self.up(self.norm(1, x))))
+        return self.head(self.norm(2, x)[:, 0])
+
+
+def exported(block: nn.Module, opset: int) -> onnx.ModelProto:
+    file: Any = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter announces its successor
+        torch.onnx.export(
+            block.eval(), (torch.zeros(BATCH, TOKENS, WIDTH),), file, input_names=["x"], output_names=["y"],
+            dynamic_axes={"x": {0: "batch"}}, opset_version=opset, dynamo=False,
+        )  # fmt: skip
+    return onnx.load_from_string(file.getvalue())
+
+
+def gradient(model: onnx.ModelProto, ruleset: str, x: Array, seed: Array) -> tuple[Array, Array]:
+    """Score-weighted output and gradient at the input, on ONNX Runtime."""
+    derived, names = differentiate(model, seen(model, "x", x, x[:2]), ["y"], ["x"], RULESETS[ruleset])
+    got = run(derived, [names["x"]], {"x": x, f"{SEED}/y": seed})[names["x"]]
+    return run(model, ["y"], {"x": x})["y"], got
+
+
+@pytest.mark.parametrize("opset", [13, 14, 17, 18, 20])
+@pytest.mark.parametrize("ruleset", sorted(RULESETS))
+def test_a_transformer_block_agrees_with_torch(ruleset: str, opset: int) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(BATCH, TOKENS, WIDTH)).astype(np.float32)
+    seed = rng.normal(size=(BATCH, CLASSES)).astype(np.float32)
+    _, got = gradient(exported(Block(bias=True), opset), ruleset, x, seed)
+    twin = Block(bias=True, hold=ruleset == "conservative").double()
+    twin.twin = True
+    leaf = torch.tensor(x).double().requires_grad_()
+    (true,) = torch.autograd.grad((twin(leaf) * torch.tensor(seed)).sum(), leaf)
+    assert np.abs(got - true.numpy()).max() <= CLOSE * np.abs(true.numpy()).max()
+
+
+@pytest.mark.parametrize("opset", [14, 17, 20])
+def test_conservative_relevance_adds_up_to_the_score(opset: int) -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(BATCH, TOKENS, WIDTH)).astype(np.float32)
+    seed = np.eye(CLASSES, dtype=np.float32)[[0, 2, 3]]
+    model = exported(Block(bias=False), opset)
+    for ruleset, adds_up in (("conservative", True), ("gradient", False)):
+        y, got = gradient(model, ruleset, x, seed)
+        score, relevance = (y * seed).sum(1), (x * got).sum((1, 2))
+        assert np.allclose(score, relevance, rtol=1e-4, atol=1e-4) is adds_up, ruleset
+
+
+def test_an_overlay_changes_nothing_else() -> None:
+    changed = {op for op, rule in RULESETS["conservative"].items() if GRADIENT[op] is not rule}
+    assert changed == {"Softmax", "Sqrt", "Erf", "LayerNormalization", "RMSNormalization", "Gelu", "Sigmoid", "Tanh"}
+
+
+def test_what_cannot_be_held_is_refused() -> None:
+    x = np.ones((2, 3), np.float32)
+    for op in ("Tanh", "Sigmoid"):
+        model = one_node(op, [x], [False], 1, {}, 18)
+        model.graph.node[0].input[0], model.graph.node[0].output[0] = "x", "y"
+        model.graph.input[0].name, model.graph.output[0].name = "x", "y"
+        with pytest.raises(MissingRuleError, match="gates nothing"):
+            gradient(model, "conservative", x, x)
+
+
+def test_the_weights_of_the_export_are_not_copied() -> None:
+    model = exported(Block(bias=True), 17)
+    x = np.zeros((BATCH, TOKENS, WIDTH), np.float32)
+    derived, _ = differentiate(model, seen(model, "x", x, x[:2]), ["y"], ["x"])
+    before = sum(numpy_helper.to_array(w).size for w in model.graph.initializer)
+    added = sum(numpy_helper.to_array(w).size for w in derived.graph.initializer if w.name.startswith("gradskip/"))
+    assert added < before / 10
