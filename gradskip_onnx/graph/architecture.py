@@ -14,9 +14,10 @@ from ..errors import ModelError, UnsupportedModelError
 from ..types import Architecture, Array, Block, Mismatch, Proof, Source, TensorFact
 from .forward import fold, forward_graph
 from .head import find_logits
-from .image_input import find_image_input
+from .image_input import ImageInput, find_image_input
 from .index import Index, index
 from .layouts import attention_layout, token_layouts
+from .lower import lower, needs_lowering, prove_lowering, refuse_hardware
 from .patterns import Attention, Residual, find_attention, find_skip, follow_stream
 from .placement import prove_places
 from .proofs import prove_attention, prove_stream, require
@@ -45,6 +46,8 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     """Find the transformer in a model; `size` is needed only where the file leaves the image size open."""
     graph = forward_graph(source.model, outputs)
     image = find_image_input(graph, size)
+    refuse_hardware(graph)
+    graph, proofs = _plain_operators(graph, image, source)
     rehearsal = rehearse(graph, image, source.folder)
     facts, shapes = observe(rehearsal)
     graph = fold(graph, constants(rehearsal, facts, index(graph, image.name).activations))
@@ -56,7 +59,6 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     values = _look(rehearsal, found, logits, graph)
     blocks = [_measure(f, i, facts, shapes, image.batch or 1) for i, f in enumerate(found)]
     blocks = _link(blocks, found, lookup, facts)
-    proofs: list[Proof] = []
     for entry in found:
         proofs += prove_attention(entry.match, lookup.node(entry.match.context), values)
         proofs += prove_stream([entry.skip, *entry.chain], values)
@@ -73,6 +75,15 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
         unmatched=tuple(unmatched),
     )
     return Reading(architecture, facts, graph)
+
+
+def _plain_operators(graph: gs.Graph, image: ImageInput, source: Source) -> tuple[gs.Graph, list[Proof]]:
+    """The graph without fused operators; files that have none pay nothing."""
+    if not needs_lowering(graph):
+        return graph, []
+    fused = rehearse(graph, image, source.folder)
+    lowered = lower(graph, observe(fused)[0], source.opset["ai.onnx"])
+    return lowered.graph, prove_lowering(graph, lowered, image, fused.size, source.folder)
 
 
 def find_blocks(lookup: Index) -> tuple[list[Found], list[Mismatch]]:

@@ -1,0 +1,178 @@
+"""The table, continued: quantised operators -> dequantise, compute in float, quantise again.
+
+What ONNX Runtime computes with integers is the same up to one step of the output's scale; quantise and dequantise
+stay in the graph, so values keep their grid, and the backward pass takes both straight through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from .lowerings import Outputs, attend, lowering, refuse_unless
+from .write import Write, given
+
+Triple = tuple[gs.Tensor, gs.Tensor, gs.Tensor | None]  # values, scale, zero point
+
+
+def real(w: Write, n: gs.Node, first: int, **attrs: Any) -> gs.Tensor:
+    """The real numbers behind the quantised input whose values, scale and zero point start at `first`."""
+    zero = given(n, first + 2)
+    parts = [n.inputs[first], n.inputs[first + 1], *([zero] if zero is not None else [])]
+    scale = n.inputs[first + 1]
+    if not attrs and len(scale.shape or ()) == 1 and (scale.shape or (1,))[0] > 1:
+        attrs = {"axis": w.rank(n.inputs[first]) - 1}
+    made = w.op("DequantizeLinear", *parts, **attrs)
+    made.dtype = np.dtype(np.float32)
+    return made
+
+
+def quantised(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
+    """`y` on the grid whose scale and zero point start at input `first`."""
+    zero = given(n, first + 1)
+    made = w.op("QuantizeLinear", y, n.inputs[first], *([zero] if zero is not None else []))
+    made.dtype = zero.dtype if zero is not None else np.dtype(np.uint8)
+    return made
+
+
+@lowering("QLinearMatMul", domain="")
+def qlinear_matmul(w: Write, n: gs.Node) -> Outputs:
+    return (quantised(w, n, w.op("MatMul", real(w, n, 0), real(w, n, 3)), 6),)
+
+
+@lowering("QLinearConv", domain="")
+def qlinear_conv(w: Write, n: gs.Node) -> Outputs:
+    """The bias is int32 in units of the two input scales."""
+    x, weight = real(w, n, 0), real(w, n, 3, axis=0)
+    bias = given(n, 8)
+    extra = []
+    if bias is not None:
+        unit = w.op("Mul", n.inputs[1], n.inputs[4])
+        extra = [w.op("Mul", w.op("Cast", bias, to=1), unit)]
+    return (quantised(w, n, w.op("Conv", x, weight, *extra, **dict(n.attrs)), 6),)
+
+
+@lowering("QGemm")
+def qgemm(w: Write, n: gs.Node) -> Outputs:
+    """As a product with a bias in units of the input scales; without an output scale the result is real."""
+    a, b = real(w, n, 0), real(w, n, 3)
+    bias = given(n, 6)
+    extra = [] if bias is None else [w.op("Mul", w.op("Cast", bias, to=1), w.op("Mul", n.inputs[1], n.inputs[4]))]
+    keep = {key: n.attrs[key] for key in ("transA", "transB", "alpha") if key in n.attrs}
+    y = w.op("Gemm", a, b, *extra, **keep)
+    return (y if given(n, 7) is None else quantised(w, n, y, 7),)
+
+
+@lowering("QLinearAdd", "QLinearMul")
+def qlinear_binary(w: Write, n: gs.Node) -> Outputs:
+    return (quantised(w, n, w.op(n.op.removeprefix("QLinear"), real(w, n, 0), real(w, n, 3)), 6),)
+
+
+@lowering("QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearReduceMean")
+def qlinear_unary(w: Write, n: gs.Node) -> Outputs:
+    refuse_unless(not n.attrs.get("channels_last"), n, "channels-last layout")
+    attrs = {key: value for key, value in n.attrs.items() if key != "channels_last"}
+    if n.op == "QLinearReduceMean" and w.opset >= 18:
+        y = w.op("ReduceMean", real(w, n, 0), w.ints(*attrs.pop("axes")), **attrs)
+    else:
+        y = w.op(n.op.removeprefix("QLinear"), real(w, n, 0), **attrs)
+    return (quantised(w, n, y, 3),)
+
+
+@lowering("QLinearGlobalAveragePool")
+def qlinear_global_pool(w: Write, n: gs.Node) -> Outputs:
+    refuse_unless(not n.attrs.get("channels_last"), n, "channels-last layout")
+    return (quantised(w, n, w.op("GlobalAveragePool", real(w, n, 0)), 3),)
+
+
+@lowering("QLinearSoftmax")
+def qlinear_softmax(w: Write, n: gs.Node) -> Outputs:
+    return (quantised(w, n, w.op("Softmax", real(w, n, 0), axis=int(n.attrs.get("axis", -1))), 3),)
+
+
+@lowering("QLinearConcat")
+def qlinear_concat(w: Write, n: gs.Node) -> Outputs:
+    parts = [real(w, n, first) for first in range(2, len(n.inputs), 3)]
+    return (quantised(w, n, w.op("Concat", *parts, axis=int(n.attrs["axis"])), 0),)
+
+
+@lowering("QuantizeLinear", "DequantizeLinear")
+def standard_domain(w: Write, n: gs.Node) -> Outputs:
+    """The operators of the standard domain under another name."""
+    made = w.op(n.op, *n.inputs, **dict(n.attrs))
+    made.dtype = np.dtype(np.float32) if n.op == "DequantizeLinear" else n.outputs[0].dtype
+    return (made,)
+
+
+@lowering("MatMulIntegerToFloat")
+def integer_product_to_float(w: Write, n: gs.Node) -> Outputs:
+    """(A - a₀)(B - b₀) in units of both scales, plus a bias."""
+    return (
+        _scaled_product(w, n.inputs[0], n.inputs[2], given(n, 4), n.inputs[1], n.inputs[3], given(n, 5), given(n, 6)),
+    )
+
+
+@lowering("DynamicQuantizeMatMul")
+def dynamic_product(w: Write, n: gs.Node) -> Outputs:
+    """A is put on its own grid first."""
+    values, scale, zero = w.ops("DynamicQuantizeLinear", 3, n.inputs[0])
+    values.dtype = zero.dtype = np.dtype(np.uint8)
+    return (_scaled_product(w, values, scale, zero, n.inputs[1], n.inputs[2], given(n, 3), given(n, 4)),)
+
+
+def _scaled_product(
+    w: Write, a: gs.Tensor, a_scale: gs.Tensor, a_zero: gs.Tensor | None,
+    b: gs.Tensor, b_scale: gs.Tensor, b_zero: gs.Tensor | None, bias: gs.Tensor | None,
+) -> gs.Tensor:  # fmt: skip
+    columns = {"axis": len(b.shape) - 1} if b_scale.shape and b_scale.shape[0] > 1 else {}
+    left = w.op("DequantizeLinear", a, a_scale, *([a_zero] if a_zero is not None else []))
+    right = w.op("DequantizeLinear", b, b_scale, *([b_zero] if b_zero is not None else []), **columns)
+    left.dtype = right.dtype = np.dtype(np.float32)
+    return w.add_if(w.op("MatMul", left, right), bias)
+
+
+@lowering("QAttention")
+def quantised_attention(w: Write, n: gs.Node) -> Outputs:
+    refuse_unless(
+        all(given(n, i) is None for i in (5, 8)) and not n.attrs.get("unidirectional"), n, "a mask or a cache"
+    )
+    heads = int(n.attrs["num_heads"])
+    packed = _scaled_product(
+        w, n.inputs[0], n.inputs[3], given(n, 6), n.inputs[1], n.inputs[4], given(n, 7), given(n, 2)
+    )
+    width = n.inputs[1].shape[1] // 3
+    q, k, v = (w.split_heads(part, heads) for part in w.ops("Split", 3, packed, w.ints(width, width, width), axis=-1))
+    scale = float(n.attrs.get("scale") or 0.0) or None
+    return (w.join_heads(attend(w, q, k, v, scale=scale, node=n)),)
+
+
+@lowering("MatMulNBits")
+def few_bits_product(w: Write, n: gs.Node) -> Outputs:
+    """Weights of 2, 4 or 8 bits in blocks along the inner axis; they are unpacked to float once, here."""
+    bits, size, inner, outer = (int(n.attrs[key]) for key in ("bits", "block_size", "K", "N"))
+    refuse_unless(bits in (2, 4, 8) and given(n, 4) is None, n, f"{bits} bits or reordered groups")
+    weight = unpack(np.asarray(n.inputs[1].values), bits).reshape(outer, -1)[:, : -(-inner // size) * size]
+    blocks = weight.reshape(outer, -1, size).astype(np.float32)
+    scales = np.asarray(n.inputs[2].values).reshape(outer, -1, 1)
+    zeros = _zero_points(n, bits, outer, blocks.shape[1])
+    real_weight = ((blocks - zeros) * scales).reshape(outer, -1)[:, :inner]
+    product = w.op("MatMul", n.inputs[0], w.const(real_weight.T, w.dtype(n.inputs[0])))
+    return (w.add_if(product, given(n, 5)),)
+
+
+def unpack(packed: Any, bits: int) -> Any:
+    """Bytes to the numbers in them, lowest bits first, along the last axis."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((packed[..., None] >> shifts) & (2**bits - 1)).reshape(*packed.shape[:-1], -1)
+
+
+def _zero_points(n: gs.Node, bits: int, outer: int, blocks: int) -> Any:
+    stored = given(n, 3)
+    if stored is None:
+        return np.float32(2 ** (bits - 1))
+    values = np.asarray(stored.values)
+    if values.dtype == np.uint8:
+        values = unpack(values.reshape(outer, -1), bits)[:, :blocks]
+    return values.reshape(outer, -1, 1).astype(np.float32)
