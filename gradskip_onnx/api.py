@@ -65,7 +65,8 @@ class Explainer:
     @property
     def provider(self) -> str:
         """The provider that really runs the model."""
-        return self._open(Needs(), "logit", "gradient")[1].provider
+        _, session = next(iter(self.opened.values()), None) or self._open(Needs(), "logit", "gradient")
+        return session.provider
 
     @overload
     def explain(

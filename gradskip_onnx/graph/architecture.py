@@ -54,7 +54,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     lookup = index(graph, image.name)
     found, unmatched = find_blocks(lookup)
     if not found:
-        raise UnsupportedModelError("no-attention", _nothing_found(unmatched))
+        raise UnsupportedModelError("no-attention", _nothing_found(unmatched), unmatched)
     logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
     values = _look(rehearsal, found, logits, graph)
     blocks = [_measure(f, i, facts, shapes, image.batch or 1) for i, f in enumerate(found)]
