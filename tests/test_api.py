@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,11 +17,11 @@ from tests.models import Vit, vit
 
 LABELS = ("cat", "dog, hound", "bird", "fish", "dog house")
 # One graph on one machine: batching may still change the order of sums inside a matrix product.
-REORDERED_SUMS = {"rtol": 1e-4, "atol": 1e-7}
+REORDERED_SUMS: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-7}
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "tiny.onnx"
     onnx.save(vit(Vit(depth=3)), path)
     return path
@@ -37,7 +38,7 @@ def picture() -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def images(count: int, shape=(3, 32, 32)):
+def images(count: int, shape: tuple[int, ...] = (3, 32, 32)) -> Any:
     return np.random.default_rng(1).standard_normal((count, *shape)).astype(np.float32)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +20,7 @@ from gradskip_onnx.preprocess import Preprocess
 from tests.models import Vit, vit
 
 # The same kernels on the same inputs; fusions of the forward pass may differ, hence single-precision rounding.
-ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
+ROUNDING: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}
 PREPROCESS = Preprocess(size=(32, 32), crop=1.0, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
 LABELS = ("a", "b", "c", "d", "e")
 
@@ -42,11 +43,11 @@ def session(whole: onnx.ModelProto):
     return onnxruntime.InferenceSession(whole.SerializeToString(), options)
 
 
-def images(count: int = 2):
+def images(count: int = 2) -> Any:
     return np.random.default_rng(0).standard_normal((count, 3, 32, 32)).astype(np.float32)
 
 
-def run(session, **feeds):
+def run(session: Any, **feeds: Any) -> dict[str, Any]:
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, {"image": images()} | feeds), strict=True))
 

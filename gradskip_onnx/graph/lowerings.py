@@ -176,15 +176,9 @@ def attend(
     if scale is not None:
         scores = w.op("Mul", scores, scale)
     else:
-        width = w.op("Gather", w.op("Shape", q), w.const(-1, np.int64), axis=0)
-        scores = w.op("Div", scores, w.op("Sqrt", w.op("Cast", width, to=_onnx_type(w.dtype(node.inputs[0])))))
+        width = w.op("Gather", w.op("Shape", q, gives=np.int64), w.const(-1, np.int64), axis=0)
+        scores = w.op("Div", scores, w.op("Sqrt", w.cast(width, w.dtype(q))))
     return w.op("MatMul", w.op("Softmax", w.add_if(scores, bias), axis=-1), v)
-
-
-def _onnx_type(dtype: Any) -> int:
-    import onnx
-
-    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
 def _scale(n: gs.Node) -> float | None:
@@ -240,6 +234,6 @@ def native_attention(w: Write, n: gs.Node) -> Outputs:
     mask = given(n, 3)
     if mask is not None and np.dtype(w.dtype(mask)).kind == "b":
         kind = np.dtype(w.dtype(n.inputs[0]))
-        mask = w.op("Where", mask, w.const(0.0, kind), w.const(np.finfo(kind).min / 2, kind))
+        mask = w.op("Where", mask, w.const(0.0, kind), w.const(np.finfo(kind).min / 2, kind), gives=kind)
     context = attend(w, q, k, v, scale=_scale(n), bias=mask, causal=bool(n.attrs.get("is_causal")), node=n)
     return (w.join_heads(context) if flat else context,)

@@ -24,17 +24,14 @@ def real(w: Write, n: gs.Node, first: int, **attrs: Any) -> gs.Tensor:
     scale = n.inputs[first + 1]
     if not attrs and len(scale.shape or ()) == 1 and (scale.shape or (1,))[0] > 1:
         attrs = {"axis": w.rank(n.inputs[first]) - 1}
-    made = w.op("DequantizeLinear", *parts, **attrs)
-    made.dtype = np.dtype(np.float32)
-    return made
+    return w.op("DequantizeLinear", *parts, gives=np.float32, **attrs)
 
 
 def quantised(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
     """`y` on the grid whose scale and zero point start at input `first`."""
     zero = given(n, first + 1)
-    made = w.op("QuantizeLinear", y, n.inputs[first], *([zero] if zero is not None else []))
-    made.dtype = zero.dtype if zero is not None else np.dtype(np.uint8)
-    return made
+    kind = w.dtype(zero) if zero is not None else np.uint8
+    return w.op("QuantizeLinear", y, n.inputs[first], *([zero] if zero is not None else []), gives=kind)
 
 
 @lowering("QLinearMatMul", domain="")
@@ -50,7 +47,7 @@ def qlinear_conv(w: Write, n: gs.Node) -> Outputs:
     extra = []
     if bias is not None:
         unit = w.op("Mul", n.inputs[1], n.inputs[4])
-        extra = [w.op("Mul", w.op("Cast", bias, to=1), unit)]
+        extra = [w.op("Mul", w.cast(bias, np.float32), unit)]
     return (quantised(w, n, w.op("Conv", x, weight, *extra, **dict(n.attrs)), 6),)
 
 
@@ -59,7 +56,7 @@ def qgemm(w: Write, n: gs.Node) -> Outputs:
     """As a product with a bias in units of the input scales; without an output scale the result is real."""
     a, b = real(w, n, 0), real(w, n, 3)
     bias = given(n, 6)
-    extra = [] if bias is None else [w.op("Mul", w.op("Cast", bias, to=1), w.op("Mul", n.inputs[1], n.inputs[4]))]
+    extra = [] if bias is None else [w.op("Mul", w.cast(bias, np.float32), w.op("Mul", n.inputs[1], n.inputs[4]))]
     keep = {key: n.attrs[key] for key in ("transA", "transB", "alpha") if key in n.attrs}
     y = w.op("Gemm", a, b, *extra, **keep)
     return (y if given(n, 7) is None else quantised(w, n, y, 7),)
@@ -101,9 +98,7 @@ def qlinear_concat(w: Write, n: gs.Node) -> Outputs:
 @lowering("QuantizeLinear", "DequantizeLinear")
 def standard_domain(w: Write, n: gs.Node) -> Outputs:
     """The operators of the standard domain under another name."""
-    made = w.op(n.op, *n.inputs, **dict(n.attrs))
-    made.dtype = np.dtype(np.float32) if n.op == "DequantizeLinear" else n.outputs[0].dtype
-    return (made,)
+    return (w.op(n.op, *n.inputs, **dict(n.attrs)),)
 
 
 @lowering("MatMulIntegerToFloat")
@@ -118,7 +113,6 @@ def integer_product_to_float(w: Write, n: gs.Node) -> Outputs:
 def dynamic_product(w: Write, n: gs.Node) -> Outputs:
     """A is put on its own grid first."""
     values, scale, zero = w.ops("DynamicQuantizeLinear", 3, n.inputs[0])
-    values.dtype = zero.dtype = np.dtype(np.uint8)
     return (_scaled_product(w, values, scale, zero, n.inputs[1], n.inputs[2], given(n, 3), given(n, 4)),)
 
 
@@ -127,9 +121,8 @@ def _scaled_product(
     b: gs.Tensor, b_scale: gs.Tensor, b_zero: gs.Tensor | None, bias: gs.Tensor | None,
 ) -> gs.Tensor:  # fmt: skip
     columns = {"axis": len(b.shape) - 1} if b_scale.shape and b_scale.shape[0] > 1 else {}
-    left = w.op("DequantizeLinear", a, a_scale, *([a_zero] if a_zero is not None else []))
-    right = w.op("DequantizeLinear", b, b_scale, *([b_zero] if b_zero is not None else []), **columns)
-    left.dtype = right.dtype = np.dtype(np.float32)
+    left = w.op("DequantizeLinear", a, a_scale, *([a_zero] if a_zero is not None else []), gives=np.float32)
+    right = w.op("DequantizeLinear", b, b_scale, *([b_zero] if b_zero is not None else []), gives=np.float32, **columns)
     return w.add_if(w.op("MatMul", left, right), bias)
 
 

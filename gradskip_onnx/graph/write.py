@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_graphsurgeon as gs
 
 from ..types import TensorFact
@@ -18,17 +19,19 @@ class Write:
 
     def __init__(self, graph: gs.Graph, stem: str, facts: Mapping[str, TensorFact], opset: int) -> None:
         self.graph, self.stem, self.facts, self.opset = graph, stem, facts, opset
+        self.kinds: dict[str, Any] = {}  # element types of what was written
         self.count = 0
 
-    def op(self, kind: str, *inputs: Any, **attrs: Any) -> gs.Variable:
-        """One node with one output."""
-        return self.ops(kind, 1, *inputs, **attrs)[0]
+    def op(self, kind: str, *inputs: Any, gives: Any = None, **attrs: Any) -> gs.Variable:
+        """One node with one output, of the element type `gives` or that of the first input."""
+        return self.ops(kind, 1, *inputs, gives=gives, **attrs)[0]
 
-    def ops(self, kind: str, outputs: int, *inputs: Any, **attrs: Any) -> list[gs.Variable]:
+    def ops(self, kind: str, outputs: int, *inputs: Any, gives: Any = None, **attrs: Any) -> list[gs.Variable]:
         """One node; numbers among the inputs become constants of the type of the first tensor among them."""
         like = next((x for x in inputs if isinstance(x, gs.Tensor)), None)
         tensors = [x if isinstance(x, gs.Tensor) else self.const(x, self.dtype(like)) for x in inputs]
-        made = [gs.Variable(self._name(kind), dtype=self.dtype(like)) for _ in range(outputs)]
+        made = [gs.Variable(self._name(kind)) for _ in range(outputs)]
+        self.kinds |= {tensor.name: np.dtype(gives or self.dtype(like)) for tensor in made}
         self.graph.nodes.append(gs.Node(kind, self._name(kind), attrs, inputs=tensors, outputs=made))
         return made
 
@@ -43,12 +46,15 @@ class Write:
         if tensor is None:
             return np.dtype(np.float32)
         fact = self.facts.get(tensor.name)
-        return fact.dtype if fact is not None else tensor.dtype or np.dtype(np.float32)
+        return fact.dtype if fact is not None else self.kinds.get(tensor.name) or tensor.dtype or np.dtype(np.float32)
 
     def rank(self, tensor: gs.Tensor) -> int:
         if isinstance(tensor, gs.Constant):
             return len(tensor.shape)
         return len(self.facts[tensor.name].dims)
+
+    def cast(self, tensor: gs.Tensor, kind: Any) -> gs.Variable:
+        return self.op("Cast", tensor, to=int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))), gives=kind)
 
     def mean_last(self, tensor: gs.Tensor) -> gs.Variable:
         """The mean over the last axis, which stays."""
