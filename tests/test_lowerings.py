@@ -12,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.graph.lower import LOWERINGS, lower, needs_lowering, refuse_hardware
+from gradskip_onnx.graph.lower import lower, needs_lowering, refuse_hardware
+from gradskip_onnx.graph.lowerings import LOWERINGS
 from gradskip_onnx.session import open_session
 from gradskip_onnx.types import TensorFact
 
@@ -125,7 +126,7 @@ CASES = {
     ),
     "QLinearConv": Case(
         "QLinearConv", ("x", "s", "z", "w", "t", "i", "u", "o", "b"), {"x": ints(U8, 1, 3, 8, 8)},
-        {**SCALES, "w": ints(I8, 4, 3, 3, 3), "t": f32([0.02, 0.01, 0.03, 0.02]), "i": np.zeros(4, I8),
+        {**SCALES, "w": ints(I8, 4, 3, 3, 3), "t": np.array([0.02, 0.01, 0.03, 0.02], f32), "i": np.zeros(4, I8),
          "b": np.array([100, -50, 3, 9], np.int32)}, PADS, "",
     ),
     "QGemm": Case(
