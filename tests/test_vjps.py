@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import onnx
 import pytest
 import torch
 
-from gradskip_onnx.autodiff import GRADIENT
+from gradskip_onnx.autodiff import GRADIENT, Sym
+from gradskip_onnx.autodiff.rules import NOTES, Gradient
+from gradskip_onnx.autodiff.vjps import ZERO
 from gradskip_onnx.types import Array
 
 from . import vjp_cases_layout  # noqa: F401  (adds its rows to CASES)
@@ -25,6 +28,7 @@ HALF = 2e-2  # float16 keeps eleven bits, and forward values are rounded too
 
 ROUNDED_BODIES = {"Gelu", "HardSwish"}  # float32 factors inside the function that defines them
 NO_DOUBLE = {"MeanVarianceNormalization"}  # float64 is allowed, but neither runtime computes it
+ZERO_OPS = {op for op, note in NOTES.items() if note == ZERO}
 WIDENED = {"LayerNormalization"}  # statistics of half precision are taken in float32, as the operator does
 
 HALF_OPS = {
@@ -153,6 +157,19 @@ def test_gradient_in_half_precision_for_the_operators_of_transformers(case: Case
 
 def test_every_rule_has_a_case() -> None:
     assert set(GRADIENT) - {case.op for case in CASES} == set()
+
+
+@pytest.mark.parametrize("op", sorted(set(GRADIENT) - ZERO_OPS))
+def test_a_rule_that_is_one_percent_off_is_noticed(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    true = GRADIENT[op]
+
+    def off(g: Gradient) -> Gradient:
+        return g * 1.01 if isinstance(g, Sym) else g and replace(g, part=g.part * 1.01)
+
+    monkeypatch.setitem(GRADIENT, op, lambda *args: tuple(off(g) for g in true(*args)))
+    case = next(case for case in CASES if case.op == op)
+    with pytest.raises(AssertionError, match="gradient of"):
+        check(case, case.opsets[0], np.float32, SINGLE, case.dynamic)
 
 
 def test_no_weight_is_copied() -> None:

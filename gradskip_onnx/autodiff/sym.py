@@ -180,6 +180,8 @@ class Sym:
 
     def along(self, axis: int, matrix: Array) -> Sym:
         """Multiply the vectors along one axis by a constant matrix (old size, new size)."""
+        if axis == self.rank - 2:
+            return self.emit.const(matrix.T, self.dtype) @ self  # columns: from the left, nothing to transpose
         return self.times(axis, self.emit.const(matrix, self.dtype))
 
     def times(self, axis: int, matrix: Sym) -> Sym:
