@@ -35,6 +35,8 @@ KINDS: dict[str, Kind] = {
     "DeiTForImageClassificationWithTeacher": Kind("DeiTLayer"),
 }
 
+STRIDE = 32  # of SegFormer's last stage; at other sizes its grids lose pixels at the border
+
 # Overlays of transformers' SegformerConfig, whose defaults are b0 (Xie et al. 2021, table 6).
 WIDE = {"hidden_sizes": [64, 128, 320, 512]}
 DEEP = WIDE | {"decoder_hidden_size": 768}
@@ -112,8 +114,9 @@ def _exportable(name: str, kind: str, module: Any, preprocess: Preprocess, reque
     blocks = tuple(part for part in module.modules() if type(part).__name__ == KINDS[kind].block)
     if not blocks:
         raise InputError(f"{name}: no {KINDS[kind].block} found; this version of transformers is not known")
-    size = request.size or preprocess.size
-    if not KINDS[kind].any_size:
+    if KINDS[kind].any_size:
+        size = _free_size(name, request.size or preprocess.size)
+    else:
         size = _bound_size(name, module, request)
     return Exportable(
         name=name,
@@ -124,6 +127,12 @@ def _exportable(name: str, kind: str, module: Any, preprocess: Preprocess, reque
         labels=_labels(module.config),
         dtype=request.dtype,
     )
+
+
+def _free_size(name: str, size: tuple[int, int]) -> tuple[int, int]:
+    if any(side % STRIDE for side in size):
+        raise InputError(f"{name}: {size[0]}x{size[1]} is no multiple of {STRIDE}, the stride of SegFormer; see --size")
+    return size
 
 
 def _bound_size(name: str, module: Any, request: Request) -> tuple[int, int]:

@@ -33,16 +33,27 @@ def load(request: Request) -> Exportable:
     if blocks is None:
         raise InputError(f"{name} has no list of transformer blocks; export another vit_* or deit_* model")
     _show_attention(module)
-    size = tuple(int(side) for side in module.patch_embed.img_size)
+    size = _whole_patches(name, module)
     return Exportable(
         name=name,
         module=module.eval(),
         blocks=tuple(blocks),
-        size=(size[0], size[1]),
-        preprocess=_preprocess(module, (size[0], size[1])),
+        size=size,
+        preprocess=_preprocess(module, size),
         labels=_labels(module),
         dtype=request.dtype,
     )
+
+
+def _whole_patches(name: str, module: Any) -> tuple[int, int]:
+    """The image size; timm drops pixels that fill no patch, and a map could not say so."""
+    size, grid = module.patch_embed.img_size, module.patch_embed.grid_size
+    sides = [side // cells for side, cells in zip(size, grid, strict=True)]
+    if any(side % cells for side, cells in zip(size, grid, strict=True)):
+        raise InputError(
+            f"{name}: {size[0]}x{size[1]} is no multiple of the patches of {sides[0]}x{sides[1]}; see --size"
+        )
+    return int(size[0]), int(size[1])
 
 
 def _create(name: str, request: Request) -> Any:

@@ -8,30 +8,32 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("timm")
 pytest.importorskip("transformers")
 
-from click.testing import CliRunner  # noqa: E402
-from gradskip_onnx.cli.main import cli  # noqa: E402
-from gradskip_onnx.exporters import EXPORTERS, checkpoints, find, load, pipeline, trace, verify  # noqa: E402
-from gradskip_onnx.exporters.oracle import seed  # noqa: E402
-from gradskip_onnx.exporters.sources import Request  # noqa: E402
+import torch
+from click.testing import CliRunner, Result
+from gradskip_onnx.cli.main import cli
+from gradskip_onnx.exporters import EXPORTERS, checkpoints, find, load, pipeline, trace, verify
+from gradskip_onnx.exporters.oracle import seed
+from gradskip_onnx.exporters.sources import Request
 
-from gradskip_onnx.errors import InputError, VerificationError  # noqa: E402
-from gradskip_onnx.session import open_session  # noqa: E402
+from gradskip_onnx.errors import InputError, VerificationError
+from gradskip_onnx.session import open_session
 
 VIT = "vit_tiny_patch16_224"
 SIZE = (64, 96)  # 4 x 6 patches: quick, and no square by chance
 EXACT = 1e-5  # float32 sums in another order; relative to the largest value
 
 
-def run(*arguments):
+def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["export", *map(str, arguments)])
 
 
@@ -148,10 +150,10 @@ def test_random_weights_are_seeded_and_leave_the_callers_dice_alone():
 class Malice:
     """Pickles to a call that leaves a file behind."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (Path(self.path),)
 
 
@@ -269,7 +271,11 @@ def segformer_folder(tmp_path_factory):
     config = SegformerConfig(hidden_sizes=[8, 16, 20, 32], decoder_hidden_size=16, id2label=names)
     torch.manual_seed(0)
     SegformerForSemanticSegmentation(config).save_pretrained(place)
-    settings = {"size": {"height": 64, "width": 64}, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
+    settings: dict[str, Any] = {
+        "size": {"height": 64, "width": 64},
+        "image_mean": [0.1, 0.2, 0.3],
+        "image_std": [0.4, 0.5, 0.6],
+    }
     settings |= {"do_normalize": True, "do_resize": True, "resample": 2}
     (place / "preprocessor_config.json").write_text(json.dumps(settings))
     return place
@@ -447,6 +453,14 @@ def test_operator_torch_cannot_write_is_one_error(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("name", "message"), [(VIT, "is no multiple of the patches of 16x16"), ("segformer_b0", "is no multiple of 32")]
+)
+def test_size_that_loses_pixels_is_refused(name, message):
+    with pytest.raises(InputError, match=message):
+        load(Request(name, size=(64, 100), random_weights=True))
+
+
 # ---- output and verification ----------------------------------------------------------------------------------------
 
 
@@ -493,7 +507,7 @@ def test_wrong_gradient_alone_is_noticed(whole, small_vit, tmp_path):
     position = list(switch.output).index("gradskip/block04/gradient")
     inner = then.output[position].name
     then.node.append(onnx.helper.make_node("Mul", [inner, "test/scale"], ["test/scaled"]))
-    then.initializer.append(onnx.numpy_helper.from_array(np.float32(1.001), "test/scale"))
+    then.initializer.append(onnx.numpy_helper.from_array(np.array(1.001, np.float32), "test/scale"))
     then.output[position].name = "test/scaled"
     onnx.save(model, tmp_path / "off.onnx")
     failed = [d for d in verify.verify(tmp_path / "off.onnx", small_vit) if not d.passes]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
+import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -13,21 +13,22 @@ import numpy as np
 import onnx
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("timm")
 pytest.importorskip("transformers")
 
-from gradskip_onnx.exporters import load  # noqa: E402
-from gradskip_onnx.exporters.oracle import differentiate  # noqa: E402
-from gradskip_onnx.exporters.quiet import quiet  # noqa: E402
-from gradskip_onnx.exporters.sources import Request  # noqa: E402
-from gradskip_onnx.exporters.trace import trace  # noqa: E402
+import torch
+from gradskip_onnx.exporters import load
+from gradskip_onnx.exporters.oracle import differentiate
+from gradskip_onnx.exporters.quiet import quiet
+from gradskip_onnx.exporters.sources import Exportable, Request
+from gradskip_onnx.exporters.trace import trace
 
-from gradskip_onnx import bundle, plan, runtime  # noqa: E402
-from gradskip_onnx.graph.architecture import read  # noqa: E402
-from gradskip_onnx.graph.load import load as load_source  # noqa: E402
-from gradskip_onnx.session import open_session  # noqa: E402
-from gradskip_onnx.types import Needs  # noqa: E402
+from gradskip_onnx import bundle, plan, runtime
+from gradskip_onnx.graph.architecture import Reading, read
+from gradskip_onnx.graph.load import load as load_source
+from gradskip_onnx.session import open_session
+from gradskip_onnx.types import Array, Needs, Source
 
 AGREEMENT = 1e-4  # relative to the largest entry of the tensor; sums in another order reach about 1e-6 a dozen blocks
 # Exposing tensors keeps ONNX Runtime from fusing across them, so a sum may round differently in the last bits.
@@ -81,41 +82,65 @@ def model(name, size, checkpoint):
     return exportable
 
 
-def raw_torchscript(module, example, opset):
-    stream = io.BytesIO()
+def raw_torchscript(module: torch.nn.Module, example: torch.Tensor, opset: int) -> onnx.ModelProto:
+    """What other people's exports look like: identities, constants and shape arithmetic left in."""
     axes = {"pixel_values": {0: "batch"}, "logits": {0: "batch"}}
-    with quiet():
+    with quiet(), tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(
-            module, (example,), stream, opset_version=opset, dynamo=False,
+            module, (example,), f"{folder}/m.onnx", opset_version=opset, dynamo=False,
             input_names=["pixel_values"], output_names=["logits"], dynamic_axes=axes,
         )  # fmt: skip
-    return onnx.load_from_string(stream.getvalue())
+        return onnx.load(f"{folder}/m.onnx")
 
 
-def raw_dynamo(module, example, opset):
+def raw_dynamo(module: torch.nn.Module, example: torch.Tensor, opset: int) -> onnx.ModelProto:
     with quiet():
         program = torch.onnx.export(
             module, (example,), opset_version=opset, dynamo=True, verbose=False,
             input_names=["pixel_values"], output_names=["logits"],
             dynamic_shapes=({0: torch.export.Dim("batch")},),
         )  # fmt: skip
+    assert program is not None
     return program.model_proto
 
 
-def ours(module, example, opset):
-    return trace(module, example, opset=opset)
+def ours(module: torch.nn.Module, example: torch.Tensor, opset: int) -> onnx.ModelProto:
+    model: onnx.ModelProto = trace(module, example, opset=opset)
+    return model
 
 
 WRITERS = {"ours": ours, "torchscript": raw_torchscript, "dynamo": raw_dynamo}
 
 
+@dataclass(frozen=True)
+class Stage:
+    """From the papers: ViT/DeiT table of variants, SegFormer table 6 (MiT-B0)."""
+
+    depth: int
+    stride: int
+    heads: int
+    special: tuple[int, ...] = ()
+    reduction: int = 1
+
+
+ANATOMY = {
+    "vit_tiny": [Stage(12, 16, 3, (0,))],
+    "vit_base": [Stage(12, 16, 12, (0,))],
+    "deit_tiny_patch16": [Stage(12, 16, 3, (0,))],
+    "deit_tiny_distilled": [Stage(12, 16, 3, (0, 1))],
+    "segformer_b0": [
+        Stage(2, 4, 1, reduction=8), Stage(2, 8, 2, reduction=4), Stage(2, 16, 5, reduction=2), Stage(2, 32, 8),
+    ],
+}  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     case: Case
-    exportable: object
-    source: object
-    reading: object
-    images: np.ndarray
+    exportable: Exportable
+    source: Source
+    reading: Reading
+    images: Array
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
@@ -132,7 +157,7 @@ def prepared(request):
     return Prepared(case, exportable, source, read(source), images)
 
 
-def relative(ours, theirs):
+def relative(ours: Array, theirs: Array) -> float:
     return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
@@ -178,16 +203,13 @@ def test_logits_are_those_of_the_original_file(prepared):
 def test_blocks_are_where_torch_has_them(prepared):
     """Grid, special tokens, heads and key reduction, from the torch model's own configuration."""
     blocks = prepared.reading.architecture.blocks
+    stages = next(rows for stem, rows in ANATOMY.items() if prepared.case.name.startswith(stem))
     height, width = prepared.exportable.size
-    if prepared.case.name.startswith("segformer"):
-        strides, heads, reductions = (4, 8, 16, 32), (1, 2, 5, 8), (8, 4, 2, 1)
-        expected = [
-            ((height // strides[s], width // strides[s]), (), heads[s], reductions[s]) for s in range(4) for _ in "ab"
-        ]
-    else:
-        special = (0, 1) if "distilled" in prepared.case.name else (0,)
-        heads = 12 if "base" in prepared.case.name else 3
-        expected = [((height // 16, width // 16), special, heads, 1)] * 12
+    expected = [
+        ((height // row.stride, width // row.stride), row.special, row.heads, row.reduction)
+        for row in stages
+        for _ in range(row.depth)
+    ]
 
     assert [(b.grid, b.special, b.heads, b.reduction) for b in blocks] == expected
 
