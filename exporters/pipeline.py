@@ -65,11 +65,10 @@ def export(
     step(f"loading {request.name}")
     exportable = load(request)
     step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
-    model = _traced(exportable, opset)
     with tempfile.TemporaryDirectory() as scratch:
-        source = _as_source(model, Path(scratch))
+        source = _as_source(_traced(exportable, opset), Path(scratch))
         if plain:
-            model = bundle.annotate(model, preprocess=exportable.preprocess, labels=exportable.labels)
+            model = bundle.annotate(source.model, preprocess=exportable.preprocess, labels=exportable.labels)
         else:
             step("finding the blocks and adding their gradients")
             reading = read(source)
@@ -123,7 +122,8 @@ def _half_inside(module: torch.nn.Module) -> torch.nn.Module:
 
 def _as_source(model: onnx.ModelProto, scratch: Path) -> Source:
     """The traced model as the reader takes it; weights too large for one message go to a second file."""
-    if model.ByteSize() < LARGE:
+    weights = sum(len(tensor.raw_data) for tensor in model.graph.initializer)  # ByteSize fails above 2 GiB
+    if weights < LARGE:
         return load_source(model.SerializeToString())
     path = scratch / "model.onnx"
     onnx.save_model(model, path, save_as_external_data=True, location="model.onnx.data")

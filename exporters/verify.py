@@ -109,6 +109,6 @@ def _blocks(ours: Mapping[str, Array], blocks: list[Any], oracle: Oracle, batch:
     yield "number of blocks", "", np.array(len(blocks)), np.array(len(oracle.outputs))
     for index, block in enumerate(blocks[: len(oracle.outputs)]):
         for word, arrays in theirs.items():
-            layout = block["attention_layout" if word == "attention" else "tokens_layout"]
+            layout = block["attention_layout" if word == "attention" else "output_layout"]
             array = arrange(ours[block["outputs"][word]], layout, batch)
             yield word, f"block {index}", array, arrays[index].reshape(array.shape)
