@@ -67,8 +67,8 @@ def _layouts(architecture: Architecture) -> dict[str, str]:
     layouts: dict[str, str] = {}
     for block in architecture.blocks:
         layouts[block.attention] = block.attention_layout
-        for name in (block.tokens_in, block.tokens_out, block.branch):
-            layouts[name] = block.tokens_layout
+        layouts |= {block.tokens_in: block.tokens_layout, block.branch: block.tokens_layout}
+        layouts[block.tokens_out] = block.output_layout
     return layouts
 
 

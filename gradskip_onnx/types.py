@@ -75,8 +75,8 @@ class Proof:
 class Block:
     """One transformer block; the names are tensors of the model, the layouts say what their axes are.
 
-    Layout letters: b image, n token, y x rows and columns of tokens, d channel, h head, q query, k key; letters
-    in parentheses share an axis, the first of them varying slowest.
+    Layout letters: b image, w window, n token, y x rows and columns of tokens, d channel, h head, q query, k key;
+    letters in parentheses share an axis, the first of them varying slowest.
     """
 
     index: int
@@ -90,7 +90,10 @@ class Block:
     reduction: int = 1  # each key stands for a square of this many tokens a side
     special: tuple[int, ...] = ()  # positions of tokens that are no patch (class, distillation, registers)
     tokens_layout: str = "bnd"
+    output_layout: str = "bnd"  # of tokens_out: models may hold the stream as a grid here and as a list there
     attention_layout: str = "bhqk"
+    # Attention inside windows: the token each query (and key) of each window stands for, -1 for padding.
+    windows: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """One image's pass. Arrays are in canonical order: tokens (N, d), attention (heads, N, keys)."""
+    """One image's pass, in canonical order: tokens (N, d), attention (heads, N, keys) or (heads, windows, q, k)."""
 
     input: Array  # as fed to the model, without the batch axis
     logits: Array  # (classes,) or (classes, h, w)

@@ -188,7 +188,7 @@ def test_what_a_branch_takes_from_outside_is_noticed() -> None:
 def test_an_old_opset_is_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="opset 11") as caught:
         derive(model(("Exp", "x", "y"), opset=11))
-    assert caught.value.code == "old-opset"
+    assert caught.value.code == "opset-too-old"
 
 
 def test_names_stay_unique_in_a_graph_that_has_gradients_already() -> None:

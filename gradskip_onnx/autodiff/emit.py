@@ -27,7 +27,8 @@ class Emit:
     def __init__(self, graph: Any, facts: Mapping[str, TensorFact], opset: int) -> None:
         if opset < OLDEST_OPSET:
             raise UnsupportedModelError(
-                "old-opset", f"the model uses opset {opset}; gradients need {OLDEST_OPSET} or newer: export it again"
+                "opset-too-old",
+                f"the model uses opset {opset}; gradients need {OLDEST_OPSET} or newer: export it again",
             )
         self.graph, self.facts, self.opset = graph, facts, opset
         known = [*graph.tensors().values(), *graph.inputs]  # an input nobody reads yet is in no node

@@ -1,27 +1,26 @@
-"""From matches to an `Architecture`: blocks, stages, grids, special tokens, task; each claim with its proof."""
+"""The whole reading of a file, top to bottom in `read`: what it is, each claim with its proof."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import isqrt
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import onnx_graphsurgeon as gs
 
 from ..errors import ModelError, UnsupportedModelError
-from ..types import Architecture, Array, Block, Mismatch, Proof, Source, TensorFact
+from ..types import Architecture, Array, Mismatch, Proof, Source, TensorFact
+from .blocks import Found, find_blocks, link, measure
 from .forward import fold, forward_graph
 from .head import find_logits
 from .image_input import ImageInput, find_image_input
-from .index import Index, index
-from .layouts import attention_layout, token_layouts
+from .index import index
 from .lower import lower, needs_lowering, prove_lowering, refuse_hardware
-from .patterns import Attention, Residual, find_attention, find_skip, follow_stream
 from .placement import prove_places
 from .proofs import prove_attention, prove_stream, require
 from .rehearsal import Rehearsal, constants, observe, rehearse
+from .windowing import find_windows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,15 +30,6 @@ class Reading:
     architecture: Architecture
     facts: Mapping[str, TensorFact]
     graph: gs.Graph  # shared: take a copy before editing
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One attention and the residual adds of its block, before anything is measured."""
-
-    match: Attention
-    skip: Residual
-    chain: tuple[Residual, ...]
 
 
 def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequence[str] | None = None) -> Reading:
@@ -57,8 +47,10 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
         raise UnsupportedModelError("no-attention", _nothing_found(unmatched), unmatched)
     logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
     values = _look(rehearsal, found, logits, graph)
-    blocks = [_measure(f, i, facts, shapes, image.batch or 1) for i, f in enumerate(found)]
-    blocks = _link(blocks, found, lookup, facts)
+    blocks = [measure(f, i, facts, shapes, image.batch or 1) for i, f in enumerate(found)]
+    blocks = link(blocks, found, lookup, facts)
+    queries = {block.index: entry.match.query for block, entry in zip(blocks, found, strict=True)}
+    blocks, windowed = find_windows(graph, blocks, queries, values, source.folder)
     for entry in found:
         proofs += prove_attention(entry.match, lookup.node(entry.match.context), values)
         proofs += prove_stream([entry.skip, *entry.chain], values)
@@ -71,7 +63,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
         logits=logits,
         classes=cast(int, facts[logits].dims[1]),
         blocks=tuple(blocks),
-        proofs=require([*proofs, *placed]),
+        proofs=require([*proofs, *windowed, *placed]),
         unmatched=tuple(unmatched),
     )
     return Reading(architecture, facts, graph)
@@ -86,19 +78,6 @@ def _plain_operators(graph: gs.Graph, image: ImageInput, source: Source) -> tupl
     return lowered.graph, prove_lowering(graph, lowered, image, fused.size, source.folder)
 
 
-def find_blocks(lookup: Index) -> tuple[list[Found], list[Mismatch]]:
-    """Attentions that sit in a residual stream, with the adds that belong to each."""
-    attentions, unmatched = find_attention(lookup)
-    found: list[Found] = []
-    for match in attentions:
-        skip = find_skip(lookup, match)
-        if isinstance(skip, Mismatch):
-            unmatched.append(skip)
-        else:
-            found.append(Found(match, skip, tuple(follow_stream(lookup, skip.out, attentions))))
-    return found, unmatched
-
-
 def _nothing_found(unmatched: Sequence[Mismatch]) -> str:
     if not unmatched:
         return "the graph holds no attention (no softmax between two products of activations); is it a CNN?"
@@ -111,7 +90,7 @@ def _look(rehearsal: Rehearsal, found: Sequence[Found], logits: str, graph: gs.G
     names = [logits]
     for entry in found:
         match = entry.match
-        names += [match.attention, match.scores, match.operand, match.value, match.context]
+        names += [match.attention, match.scores, match.query, match.operand, match.value, match.context]
         names += [name for add in (entry.skip, *entry.chain) for name in (add.skip, add.branch, add.out)]
     images = rehearsal.image.probe(rehearsal.size, rehearsal.image.batch or 1)
     values = rehearsal.values(names, images)
@@ -129,49 +108,3 @@ def _unsound_weight(graph: gs.Graph) -> str:
         ):
             return f"weight {name!r} holds NaN or infinity; the file is damaged or was converted wrongly"
     return "all weights are finite, so a computation overflows; try a file of higher precision"
-
-
-def _measure(
-    entry: Found, number: int, facts: Mapping[str, TensorFact], shapes: Mapping[str, tuple[int, ...]], batch: int
-) -> Block:
-    """Heads, layouts and key reduction of one block, from the shapes of its tensors."""
-    name, stream = entry.match.attention, entry.skip.skip
-    layout = attention_layout(facts[name].dims, shapes[name], batch)
-    if layout is None:
-        raise _refuse("attention-layout", entry, f"attention of shape {facts[name].dims} has no known layout")
-    heads, queries, keys = shapes[name][-3] // (batch if layout.startswith("(") else 1), *shapes[name][-2:]
-    tokens = next(token_layouts(facts[stream].dims, shapes[stream], batch, queries), None)
-    if tokens is None:
-        reason = f"{queries} queries do not fit the residual stream {stream!r} of shape {facts[stream].dims}"
-        raise _refuse("token-count", entry, reason)
-    reduction = isqrt(queries // keys) if keys else 0
-    if keys * reduction**2 != queries:
-        raise _refuse(
-            "key-count", entry, f"{queries} queries against {keys} keys: no square of tokens stands behind a key"
-        )
-    return Block(
-        index=number, stage=0, tokens_in=stream, tokens_out=(entry.chain or (entry.skip,))[-1].out, attention=name,
-        branch=entry.skip.branch, heads=heads, grid=(0, 0), reduction=reduction,
-        tokens_layout=tokens, attention_layout=layout,
-    )  # fmt: skip
-
-
-def _link(
-    blocks: Sequence[Block], found: Sequence[Found], lookup: Index, facts: Mapping[str, TensorFact]
-) -> list[Block]:
-    """Stages: a block hands its output to the next one as it is, or a new stage begins."""
-    linked: list[Block] = []
-    stage = 0
-    for block, after, entry in zip(blocks, [*blocks[1:], None], found, strict=True):
-        joined = after is not None and facts[after.tokens_in].dims == facts[block.tokens_in].dims
-        if joined and not lookup.follows(cast(Any, after).tokens_in, entry.skip.out):
-            raise _refuse("parallel-blocks", entry, f"block {block.index + 1} does not follow from block {block.index}")
-        linked.append(
-            replace(block, stage=stage, tokens_out=cast(Any, after).tokens_in if joined else block.tokens_out)
-        )
-        stage += not joined
-    return linked
-
-
-def _refuse(code: str, entry: Found, reason: str) -> UnsupportedModelError:
-    return UnsupportedModelError(code, f"attention at node {entry.match.node!r}: {reason}")

@@ -1,4 +1,4 @@
-"""What the axes of a tensor mean, written as a short word such as "bnd" or "(bh)qk" (see `types.Block`)."""
+"""What the axes of a tensor mean, written as a short word such as "bnd" or "(bw)hqk" (see `types.Block`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..types import Array, Dims
 
-CANONICAL = {"n": "bnd", "q": "bhqk"}
+CANONICAL = ("bnd", "byxd", "bhqk", "bhwqk")
 
 
 def axes_of(layout: str) -> list[str]:
@@ -20,19 +20,29 @@ def axes_of(layout: str) -> list[str]:
 
 
 def arrange(array: Array, layout: str, batch: int) -> Array:
-    """Tokens as (B, n, d), attention as (B, heads, queries, keys), whatever the model's own order is."""
+    """Tokens as (B, n, d), attention as (B, heads, [windows,] queries, keys), whatever the model's own order is."""
     letters: list[str] = []
     shape: list[int] = []
     for axis, size in zip(axes_of(layout), array.shape, strict=True):
         letters += axis
-        shape += [batch, size // batch] if axis == "bh" else [size]
+        shape += [batch, size // batch] if len(axis) == 2 else [size]
     if "b" not in letters:
         letters, shape = ["b", *letters], [1, *shape]
-    order = "bhqk" if "q" in letters else "bnd" if "n" in letters else "byxd"
+    order = next(word for word in CANONICAL if set(word) == set(letters))
     canonical = array.reshape(shape).transpose([letters.index(letter) for letter in order])
     if order == "byxd":
         canonical = canonical.reshape(batch, -1, canonical.shape[-1])
     return canonical
+
+
+def batch_of(array: Array, layout: str) -> int:
+    """How many images a token tensor holds."""
+    return array.shape[axes_of(layout).index("b")] if "b" in layout else 1
+
+
+def token_count(shape: Sequence[int], layout: str) -> int:
+    """How many tokens an image has in a tensor of this shape and layout."""
+    return prod(size for letter, size in zip(axes_of(layout), shape, strict=True) if letter in "nyx")
 
 
 def restore(tokens: Array, layout: str, like: Sequence[int]) -> Array:
@@ -50,15 +60,15 @@ def attention_layout(dims: Dims, shape: Sequence[int], batch: int) -> str | None
     """The layout of an attention tensor whose last axis is normalised, or None if it is none we know."""
     follows = [size is None for size in dims]
     dynamic = any(follows)
-    if len(shape) == 4 and (follows == [True, False, False, False] if dynamic else shape[0] == batch):
-        return "bhqk"
+    if len(shape) == 4 and (follows == [True, False, False, False] if dynamic else shape[0] % batch == 0):
+        return "bhqk" if shape[0] == batch else "(bw)hqk"
     if len(shape) == 3 and (follows == [True, False, False] if dynamic else batch == 1):
         return "(bh)qk"
     return None
 
 
-def token_layouts(dims: Dims, shape: Sequence[int], batch: int, tokens: int) -> Iterator[str]:
-    """Layouts in which a tensor can hold that many tokens an image, likeliest first."""
+def token_layouts(dims: Dims, shape: Sequence[int], batch: int, tokens: int, padded: bool) -> Iterator[str]:
+    """Layouts in which a tensor can hold that many tokens an image (or fewer, if some are padding), likeliest first."""
     dynamic = None in dims
     for word in ("bnd", "byxd") if len(shape) > 2 else ("nd",):
         if len(word) != len(shape):
@@ -71,5 +81,6 @@ def token_layouts(dims: Dims, shape: Sequence[int], batch: int, tokens: int) -> 
                 if dynamic
                 else sizes["b"] == batch
             )
-            if grid_in_order and right_batch and prod(sizes[k] for k in "nyx" if k in sizes) == tokens:
+            count = prod(sizes[letter] for letter in "nyx" if letter in sizes)
+            if grid_in_order and right_batch and (count == tokens or (padded and count < tokens)):
                 yield "".join(letters)

@@ -35,6 +35,7 @@ class Attention:
     node: str
     attention: str  # after the normaliser
     scores: str  # the product Q Kᵀ
+    query: str  # Q as it enters that product
     operand: str  # the attention as it enters the second product
     value: str
     context: str  # the second product
@@ -75,6 +76,7 @@ def _match(index: Index, anchor: Any) -> Attention | Mismatch:
         node=anchor.name,
         attention=anchor.outputs[0].name,
         scores=scores.outputs[0].name,
+        query=scores.inputs[0].name,
         operand=inputs[place],
         value=inputs[1 - place],
         context=context.outputs[0].name,

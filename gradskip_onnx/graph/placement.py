@@ -11,7 +11,7 @@ import onnx_graphsurgeon as gs
 
 from ..errors import UnsupportedModelError
 from ..types import Array, Block, Grid, Proof
-from .layouts import arrange, restore
+from .layouts import arrange, batch_of, restore
 from .probes import CUT, Bench, Cell, find_places, locality, open_bench, stir
 from .rehearsal import Rehearsal
 
@@ -73,7 +73,7 @@ def _picture_mover(rehearsal: Rehearsal, values: Mapping[str, Array]) -> Mover:
 def _token_mover(stage: Block, end: Block, values: Mapping[str, Array]) -> Mover:
     """Moves tokens at the end of a stage; `stage` knows their grid."""
     value = values[end.tokens_out]
-    base = arrange(value, end.tokens_layout, 1 if "b" not in end.tokens_layout else value.shape[0])
+    base = arrange(value, end.output_layout, batch_of(value, end.output_layout))
     other = stir(base, np.random.default_rng(1))
     patches = np.setdiff1d(np.arange(base.shape[1]), stage.special)
 
@@ -81,7 +81,7 @@ def _token_mover(stage: Block, end: Block, values: Mapping[str, Array]) -> Mover
         token = patches if cell is None else patches[cell[0] * stage.grid[1] + cell[1]]
         changed = base.copy()
         changed[:, token] = other[:, token]
-        return CUT + end.tokens_out, restore(changed, end.tokens_layout, value.shape)
+        return CUT + end.tokens_out, restore(changed, end.output_layout, value.shape)
 
     return move
 
@@ -116,23 +116,26 @@ def _prove_locality(
         changed = {}
         for block in blocks:
             value = values[block.tokens_in]
-            tokens = arrange(value, block.tokens_layout, value.shape[0] if "b" in block.tokens_layout else 1).copy()
+            tokens = arrange(value, block.tokens_layout, batch_of(value, block.tokens_layout)).copy()
             token = round(share * (tokens.shape[1] - 1))
             tokens[:, token] = stir(tokens, rng)[:, token]
             moved_tokens[block.index] = token
             changed[CUT + block.tokens_in] = restore(tokens, block.tokens_layout, value.shape)
         seen = bench.ask(scores, changed)
         for block, name in zip(blocks, scores, strict=True):
-            batch = len(values[block.tokens_in]) if block.attention_layout.startswith("b") else 1
+            batch = batch_of(values[block.tokens_in], block.tokens_layout)
             before, after = (arrange(run[name], block.attention_layout, batch)[0] for run in (still, seen))
             token = moved_tokens[block.index]
-            worst[name] = max(worst[name], locality(before, after, token, key_of(token, block)))
+            worst[name] = max(worst[name], locality(before, after, *entry_of(token, block)))
     return [Proof("a token moves its own query and key alone", name, leak, LEAK) for name, leak in worst.items()]
 
 
-def key_of(token: int, block: Block) -> int:
-    """The key that stands for a token: its own, or that of the square of tokens it lies in."""
+def entry_of(token: int, block: Block) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Where a token is query and where it is key: its own place, that of its square, or that in its window."""
+    if block.windows:
+        window, place = next((w, row.index(token)) for w, row in enumerate(block.windows) if token in row)
+        return (window, place), (window, place)
     if block.reduction == 1:
-        return token
+        return (token,), (token,)
     row, column = divmod(token, block.grid[1])
-    return row // block.reduction * (block.grid[1] // block.reduction) + column // block.reduction
+    return (token,), (row // block.reduction * (block.grid[1] // block.reduction) + column // block.reduction,)

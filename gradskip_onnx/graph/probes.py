@@ -104,12 +104,13 @@ def stir(value: Array, rng: np.random.Generator) -> Array:
     return (value + STIR * spread * rng.standard_normal(value.shape)).astype(value.dtype)
 
 
-def locality(base: Array, moved: Array, query: int, key: int) -> float:
-    """How much of the scores (heads, N, M) moved outside row `query` and column `key`, against what moved inside."""
+def locality(base: Array, moved: Array, query: tuple[int, ...], key: tuple[int, ...]) -> float:
+    """What moved in the scores (heads, [windows,] N, M) outside a query's row and a key's column, against inside."""
     change = np.abs(moved.astype(np.float64) - base).max(axis=0)
-    row, column = change[query].max(), np.delete(change[:, key], query).max(initial=0.0)
-    rest = change.copy()
-    rest[query] = 0
-    rest[:, key] = 0
-    inside = min(row, column) if len(change) > 1 else row
-    return float(rest.max() / inside) if inside > 0 else float("inf")
+    column = (*key[:-1], slice(None), key[-1])
+    row_moved = change[query].max()
+    change[query] = 0
+    column_moved = change[column].max()
+    change[column] = 0
+    inside = min(row_moved, column_moved) if change.shape[-2] > 1 else row_moved
+    return float(change.max() / inside) if inside > 0 else float("inf")

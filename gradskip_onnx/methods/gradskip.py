@@ -8,8 +8,8 @@ attention, gradient of the score at the tokens of a block, relevance, weighted a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from . import Method, method
 from .gates import GATES, share
 from .heads import Heads, chunks, weigh
 from .options import check, option
-from .patches import Patches
+from .patches import Patches, Reach
 from .route import Route, route
-from .windows import cell_shares, cells, window_mean, window_spread
+from .windows import cell_shares, cells
 
 READINGS: Mapping[str, str] = {"output": "tokens_out", "input": "tokens_in", "branch": "branch"}  # what T and G are
 
@@ -149,43 +149,48 @@ class _Walk:
 
     def back_through(self, at: int, R: Array) -> tuple[Array, BlockFacts]:
         """b W^T R + (1 - b) R, and what it was made of."""
-        A, (T, G) = self.blocks[at].attention(), self.tokens(at)
+        reaches, (T, G) = self.blocks[at].reaches(), self.tokens(at)
         if self.options.renorm_rows:
-            A = _renormalised(A)
-        heads = self.heads(at, A, np.linalg.norm(G, axis=1))
-        carried = self.through_attention(at, A, heads, T, G, R)
+            reaches = [replace(reach, attention=_renormalised(reach.attention)) for reach in reaches]
+        heads = self.heads(at, reaches, np.linalg.norm(G, axis=1))
+        carried = self.through_attention(reaches, heads, T, G, R)
         gate = share(GATES[self.options.gate](self.blocks, at, READINGS[self.options.tokens]), self.events)
         index = self.blocks[at].block.index
         facts = BlockFacts(index, _floats(heads.weights), _floats(heads.flow), _floats(heads.gini), gate)
         return gate * carried + (1 - gate) * R, facts
 
-    def heads(self, at: int, A: Array, norms: Array) -> Heads:
-        options, block = self.options, self.blocks[at].block
+    def heads(self, at: int, reaches: Sequence[Reach], norms: Array) -> Heads:
+        options = self.options
         if options.flow == "input":
             norms = np.linalg.norm(self.blocks[at].gradient("tokens_in"), axis=1)
-        at_keys = window_mean(norms, block.grid, block.reduction)
+        at_keys = [reach.at_keys(norms) for reach in reaches]
         numbers = {"alpha": options.alpha, "gamma": options.gamma, "eps": options.eps}
-        return weigh(A, at_keys, **numbers, gini=options.gini, events=self.events)
+        attention = [reach.attention for reach in reaches]
+        return weigh(attention, at_keys, **numbers, gini=options.gini, events=self.events)
 
-    def through_attention(self, at: int, A: Array, heads: Heads, T: Array, G: Array, R: Array) -> Array:
+    def through_attention(self, reaches: Sequence[Reach], heads: Heads, T: Array, G: Array, R: Array) -> Array:
         """W^T R with W_ij = (sum_q omega_q A_qij) |G_i| |T_j|, rows normalised; a zero row becomes the identity's.
 
         A key m of reduced attention stands for the tokens j of its window: A_ij = A_im / side^2. W is then never
         written out: its row sums need the window means of |T_j|, its transpose spreads a key's relevance over j.
         """
-        block, norms = self.blocks[at].block, np.linalg.norm(G, axis=1)
+        norms = np.linalg.norm(G, axis=1)
         columns = np.linalg.norm(T, axis=1) * (norms if self.options.weight == "key" else 1.0)
         alive = norms > 0 if self.options.weight == "query" else np.ones(len(norms), dtype=bool)
-        at_keys = window_mean(columns, block.grid, block.reduction)
-        received, kept = np.zeros(A.shape[2]), np.zeros_like(R)
-        for rows in chunks(len(R), A.shape[0] * A.shape[2]):
-            mixed = np.tensordot(heads.weights, A[:, rows].astype(np.float64), axes=1)
-            sums = np.where(alive[rows], mixed @ at_keys, 0.0)  # |G_i| > 0 cancels against the row normalisation
-            zero = sums == 0
-            received += np.where(zero, 0.0, R[rows] / np.where(zero, 1.0, sums)) @ mixed
-            kept[rows] = np.where(zero, R[rows], 0.0)
-            self.events["zero_rows"] += int(zero.sum())
-        return np.asarray(columns * window_spread(received, block.grid, block.reduction) + kept)
+        spread, kept = np.zeros_like(R), np.zeros_like(R)
+        for reach in reaches:
+            A, at_keys = reach.attention, reach.at_keys(columns)
+            received = np.zeros(A.shape[2])
+            for rows in chunks(A.shape[1], A.shape[0] * A.shape[2]):
+                query = reach.queries[rows]
+                mixed = np.tensordot(heads.weights, A[:, rows].astype(np.float64), axes=1)
+                sums = np.where(alive[query], mixed @ at_keys, 0.0)  # |G_i| > 0 cancels in the row normalisation
+                zero = sums == 0
+                received += np.where(zero, 0.0, R[query] / np.where(zero, 1.0, sums)) @ mixed
+                kept[query] = np.where(zero, R[query], 0.0)
+                self.events["zero_rows"] += int(zero.sum())
+            spread += reach.from_keys(received)
+        return np.asarray(columns * spread + kept)
 
     def refine(self, at: int, R: Array) -> Array:
         """Relevance of the first block of a stage, spread over the finer grid of the block before it."""

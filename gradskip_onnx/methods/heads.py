@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +23,8 @@ class Heads:
 
 
 def weigh(
-    attention: Array,
-    key_gradients: Array,
+    attention: Sequence[Array],
+    key_gradients: Sequence[Array],
     *,
     alpha: float,
     gamma: float,
@@ -32,11 +32,15 @@ def weigh(
     gini: str,
     events: Counter[str],
 ) -> Heads:
-    """Omega of attention (h, n, keys), from the gradient norm at each key; 0/0 cases are counted in `events`."""
-    received = attention.sum(axis=1, dtype=np.float64)  # (h, keys)
-    flow = threshold(received @ key_gradients, gamma, events)  # g_q = sum_i sum_j A_qij |G_j|
+    """Omega of attention (h, n, keys), from the gradient norm at each key; 0/0 cases are counted in `events`.
+
+    Window attention comes as one array a window: a head is all of its windows together.
+    """
+    received = [part.sum(axis=1, dtype=np.float64) for part in attention]  # (h, keys)
+    strength = sum(sums @ at_keys for sums, at_keys in zip(received, key_gradients, strict=True))
+    flow = threshold(np.asarray(strength), gamma, events)  # g_q = sum_i sum_j A_qij |G_j|
     sparsity = GINI[gini](attention)
-    events["empty_heads"] += int((received.sum(axis=1) == 0).sum())
+    events["empty_heads"] += int((np.sum([sums.sum(axis=1) for sums in received], axis=0) == 0).sum())
     mixed = alpha * flow + (1 - alpha) * sparsity / (sparsity.sum() + eps)
     if mixed.sum() == 0:
         events["uniform_heads"] += 1
@@ -53,17 +57,23 @@ def threshold(flow: Array, gamma: float, events: Counter[str]) -> Array:
     return np.asarray(kept / kept.sum())
 
 
-def gini_of_heads(attention: Array) -> Array:
-    """Gini of all n * keys values of each head, (h,); equal copies of every value would not change it."""
-    return np.array([_gini(head.reshape(1, -1))[0] for head in attention])
+def gini_of_heads(attention: Sequence[Array]) -> Array:
+    """Gini of all values of each head, (h,); equal copies of every value would not change it."""
+    heads = range(len(attention[0]))
+    return np.array([_gini(_together([part[head].reshape(1, -1) for part in attention], axis=1))[0] for head in heads])
 
 
-def gini_of_rows(attention: Array) -> Array:
+def gini_of_rows(attention: Sequence[Array]) -> Array:
     """Mean over the rows of the Gini of each row, (h,)."""
-    return np.array([_gini(head).mean() for head in attention])
+    heads = range(len(attention[0]))
+    return np.array([_together([_gini(part[head]) for part in attention], axis=0).mean() for head in heads])
 
 
-GINI: dict[str, Callable[[Array], Array]] = {"head": gini_of_heads, "row": gini_of_rows}
+def _together(parts: Sequence[Array], axis: int) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
+
+
+GINI: dict[str, Callable[[Sequence[Array]], Array]] = {"head": gini_of_heads, "row": gini_of_rows}
 
 
 def _gini(values: Array) -> Array:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ..errors import UnsupportedModelError
 from ..types import Array, Block, Trace
+from .windows import window_mean, window_spread
+
+Move = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reach:
+    """Queries that attend to the same keys: all patches at once, or the patches of one window."""
+
+    attention: Array  # (heads, queries, keys) in the model's own precision
+    queries: Array  # the patch each query stands for
+    at_keys: Move  # (n,) values of patches -> (keys,)
+    from_keys: Move  # (keys,) -> (n,), a key's value divided among the patches it stands for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,21 +42,56 @@ class Patches:
         name = getattr(self.block, tensor)
         return self._tokens(self.trace.gradients[name], f"gradient of {name}")
 
-    def attention(self) -> Array:
-        """(heads, n, keys) in the model's own precision; a key is a patch or, under reduction, a window of patches."""
-        name, (rows, columns), side = self.block.attention, self.block.grid, self.block.reduction
-        seen = _drop(self.trace.values[name], self.block.special, axis=1)
-        if side == 1:
-            seen = _drop(seen, self.block.special, axis=2)
-        expected = (self.block.heads, rows * columns, (rows // side) * (columns // side))
-        if seen.shape != expected:
-            raise self._unsupported("grid-mismatch", f"attention {name!r} is {seen.shape}, expected {expected}")
+    def reaches(self) -> list[Reach]:
+        """The attention of the block; special tokens and padding are left out."""
+        name = self.block.attention
+        seen = self.trace.values[name]
         low, high = float(seen.min()), float(seen.max())  # NaN propagates through both
         if not np.isfinite([low, high]).all():
             raise self._unsupported("not-finite", f"attention {name!r} holds NaN or infinity")
         if low < 0:
             raise self._unsupported("negative-attention", f"attention {name!r} has values down to {low:.3g}")
-        return seen
+        return self._windows(seen) if self.block.windows else [self._everywhere(seen)]
+
+    def _everywhere(self, seen: Array) -> Reach:
+        """Every patch may attend to every key; under reduction a key is a square of patches."""
+        grid, side = self.block.grid, self.block.reduction
+        seen = _drop(seen, self.block.special, axis=1)
+        if side == 1:
+            seen = _drop(seen, self.block.special, axis=2)
+        self._expect(seen, (self.block.heads, grid[0] * grid[1], (grid[0] // side) * (grid[1] // side)))
+        return Reach(
+            seen,
+            np.arange(grid[0] * grid[1]),
+            lambda values: window_mean(values, grid, side),
+            lambda received: window_spread(received, grid, side),
+        )
+
+    def _windows(self, seen: Array) -> list[Reach]:
+        """Patches attend inside their window only; seen is (heads, windows, queries, keys)."""
+        count = self.block.grid[0] * self.block.grid[1]
+        number = np.full(count + len(self.block.special) + 1, -1)  # the last entry answers for padding
+        number[np.delete(np.arange(len(number) - 1), self.block.special)] = np.arange(count)
+        places = number[np.array(self.block.windows)]
+        self._expect(seen, (self.block.heads, len(places), places.shape[1], places.shape[1]))
+        found = []
+        for window, tokens in enumerate(places):
+            kept = np.flatnonzero(tokens >= 0)
+            inside = tokens[kept]
+            found.append(
+                Reach(
+                    seen[:, window][:, kept][:, :, kept],
+                    inside,
+                    partial(_taken, inside),
+                    partial(_returned, inside, count),
+                )
+            )
+        return [reach for reach in found if len(reach.queries)]
+
+    def _expect(self, seen: Array, shape: tuple[int, ...]) -> None:
+        if seen.shape != shape:
+            what = f"attention {self.block.attention!r} is {seen.shape}, expected {shape}"
+            raise self._unsupported("grid-mismatch", what)
 
     def _tokens(self, array: Array, name: str) -> Array:
         tokens = _drop(array, self.block.special, axis=0).astype(np.float64)
@@ -54,6 +104,14 @@ class Patches:
 
     def _unsupported(self, code: str, what: str) -> UnsupportedModelError:
         return UnsupportedModelError(code, f"block {self.block.index}: {what}; check the model with `inspect`")
+
+
+def _taken(places: Array, values: Array) -> Array:
+    return np.asarray(values[places])
+
+
+def _returned(places: Array, count: int, received: Array) -> Array:
+    return np.bincount(places, received, count)
 
 
 def _drop(array: Array, special: tuple[int, ...], axis: int) -> Array:
