@@ -1,0 +1,155 @@
+"""The zoo: its tables hold what was promised, its checker can tell right from wrong, and its slice is explained.
+
+The slice itself takes minutes and needs torch, timm, transformers and onnxslim: GRADSKIP_ZOO=FOLDER builds it there and
+checks it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))  # benchmarks are not installed; last, so that what is installed is tested
+
+from benchmarks.zoo import check, jobs, page  # noqa: E402
+from benchmarks.zoo.exporters import EXPORTERS  # noqa: E402
+from benchmarks.zoo.families import FAMILIES  # noqa: E402
+from benchmarks.zoo.plan import CI, FILES, chosen  # noqa: E402
+from benchmarks.zoo.post import POSTS  # noqa: E402
+
+FOLDER = os.environ.get("GRADSKIP_ZOO")
+
+PROMISED_FAMILIES = {
+    "timm ViT plain", "timm ViT GAP", "timm ViT registers", "timm ViT qk-norm", "timm ViT LayerScale",
+    "timm ViT attention-pool head", "timm ViT no CLS", "DeiT", "DeiT-distilled", "DeiT-3", "BEiT", "EVA-02", "CLIP",
+    "SigLIP", "DINOv2", "DINOv3", "Swin", "Swin-v2", "PVTv2", "SegFormer", "CCT", "torchvision ViT",
+    "transformers ViT", "transformers DeiT", "transformers DINOv2", "transformers BEiT", "transformers Swin",
+    "transformers SegFormer",
+}  # fmt: skip
+PROCESSED = {"vit", "deit_distilled", "hf_segformer", "swin", "siglip", "hf_clip"}
+
+
+def test_the_zoo_is_as_large_as_promised():
+    assert len(FILES) >= 200
+    assert len(CI) >= 60
+    assert set(FILES) >= CI
+
+
+def test_names_are_unique_and_say_what_a_file_is():
+    assert all(name == file.name for name, file in FILES.items())
+    assert len({name.lower() for name in FILES}) == len(FILES)  # file systems may not tell cases apart
+    assert len(FAMILIES) == len({family.name for family in FAMILIES.values()})
+
+
+def test_every_promised_family_is_there():
+    assert {family.issue for family in FAMILIES.values()} == PROMISED_FAMILIES
+    assert {file.family for file in FILES.values()} == set(FAMILIES)
+
+
+def test_every_family_comes_from_both_exporters_and_both_ways_of_attention():
+    for family in FAMILIES.values():
+        forms = [file.form for file in FILES.values() if file.family == family.name and not file.post]
+        assert {"ts", "dynamo"} <= {form.exporter for form in forms}, family.name
+        ways = {True, False} if family.fuse else {None}
+        assert ways <= {form.fused for form in forms}, family.name
+
+
+def test_two_families_come_in_every_opset():
+    for exporter, row in EXPORTERS.items():
+        if exporter == "raw":  # the same graphs before torch's optimiser; two opsets stand for all
+            continue
+        by_opset = Counter(
+            (file.form.opset, file.family)
+            for file in FILES.values()
+            if file.form.exporter == exporter and not file.post
+        )
+        for opset in row.opsets:
+            assert sum(found == opset for found, _ in by_opset) >= 2, (exporter, opset)
+
+
+def test_every_post_processing_meets_enough_families():
+    for post in POSTS:
+        families = {file.family for file in FILES.values() if file.post == post}
+        assert families >= PROCESSED, post
+        assert any(file.post == post for file in FILES.values() if file.name in CI), post
+
+
+def test_fixed_batches_and_free_sizes_are_there():
+    assert sum(not file.form.free_batch for file in FILES.values()) >= 6
+    free = [file for file in FILES.values() if file.form.free_size]
+    assert len(free) >= 6
+    assert all(FAMILIES[file.family].other for file in free)
+
+
+def test_a_slice_can_be_narrowed():
+    assert {file.name for file in chosen("ci")} == CI
+    assert {file.family for file in chosen("all", ("swin", "cct"))} == {"swin", "cct"}
+
+
+def test_each_kind_of_arithmetic_has_bounds():
+    assert {file.kind for file in FILES.values()} <= set(check.BOUNDS)
+    assert check.BOUNDS["float32"].gradients == 1e-3  # what was asked for
+
+
+def test_gap_sees_differences_shapes_and_nan():
+    one = np.array([[1.0, -4.0]])
+    assert check.gap(one, one) == 0.0
+    assert check.gap(one + 1.0, one) == 0.25
+    assert check.gap(one[:, :1], one) == np.inf
+    assert check.gap(one * np.nan, one) == np.inf
+
+
+def test_reading_the_tables_and_checking_need_no_torch():
+    modules = "benchmarks.zoo.check, benchmarks.zoo.page, benchmarks.zoo.__main__"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def half(number: int) -> float:
+    if number < 0:
+        os._exit(3)  # as a crash inside a library would
+    return 1 / number
+
+
+def test_a_job_that_raises_or_dies_is_a_result_and_the_others_go_on():
+    found = dict(jobs.run(half, [2, 0, -1, 4], workers=1))
+    assert found[2] == 0.5
+    assert found[4] == 0.25
+    assert found[0].reason.startswith("ZeroDivisionError")
+    assert found[-1].reason == "the process died"
+
+
+def test_the_page_shows_outcomes_reasons_and_differences(tmp_path):
+    explained = {"outcome": "explained", "code": "", "detail": "", "measured": {"gradients": 3.2e-6}}
+    refused = {"outcome": "refused", "code": "token-count", "detail": "16 queries | do not fit", "measured": {}}
+    names = ["vit-ts17-plain", "swin-ts17-plain", "vit-dynamo18-plain-slim"]
+    results = dict(zip(names, [explained, refused, explained], strict=True))
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"results": results, "not_built": {"beit-ts14-fused": "torch said no"}}))
+    text = page.render(report)
+    assert "3 files: 2 explained, 1 refused, 0 wrong, 0 crashed (66.7% explained). 1 more could not be built." in text
+    assert "| vit | 1/1 3e-06 |" in text
+    assert "| swin | 0/1 token-count |" in text
+    assert "| slim | 1/1 3e-06 |" in text
+    assert "| swin-ts17-plain | refused | token-count | 16 queries / do not fit |" in text
+    assert "| beit-ts14-fused | torch said no |" in text
+
+
+@pytest.mark.skipif(FOLDER is None, reason="GRADSKIP_ZOO names no folder")
+def test_the_slice_is_explained(tmp_path):
+    run = [sys.executable, "-m", "benchmarks.zoo"]
+    subprocess.run([*run, "build", str(FOLDER), "--slice", "ci"], cwd=ROOT, check=True)
+    report = tmp_path / "report.json"
+    subprocess.run([*run, "check", str(FOLDER), "--slice", "ci", "-o", str(report)], cwd=ROOT, check=True)
+    results = json.loads(report.read_text())["results"]
+    assert len(results) >= 60
+    bad = {name: found["detail"] for name, found in results.items() if found["outcome"] in ("wrong", "crashed")}
+    assert not bad
