@@ -138,7 +138,7 @@ def _match(task: Task, part: Path) -> None:
     from . import twin
 
     whole = part.with_suffix(".npz")
-    twin.write(part, reference_path(task.folder, task.file), whole)
+    twin.write(model_path(task.folder, task.file.base), part, reference_path(task.folder, task.file), whole)
     whole.rename(twin_path(task.folder, task.file))
 
 

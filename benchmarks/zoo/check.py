@@ -73,7 +73,7 @@ def check(
         if not path.exists():
             known.pop(file.name, None)
             yield file.name, "not built"
-        elif _settled(known.get(file.name), path, redo):
+        elif _settled(known.get(file.name), Task(folder, file), redo):
             yield file.name, known[file.name]["outcome"]
         else:
             tasks.append(Task(folder, file))
@@ -105,22 +105,23 @@ def _missing(folder: Path, files: Sequence[File]) -> dict[str, str]:
     return {name: json.loads(path.read_text())["reason"] for name, path in notes.items() if path.exists()}
 
 
-def _settled(before: Mapping[str, Any] | None, path: Path, redo: Collection[str]) -> bool:
-    return before is not None and before["outcome"] not in redo and before["sha256"] == _digest(path)
+def _settled(before: Mapping[str, Any] | None, task: Task, redo: Collection[str]) -> bool:
+    return before is not None and before["outcome"] not in redo and before["sha256"] == _digest(task)
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(task: Task) -> str:
+    """Of the file and of what it is compared with."""
+    return hashlib.sha256(task.path.read_bytes() + _truth(task).read_bytes()).hexdigest()
 
 
 def _crash(task: Task, failure: jobs.Failure) -> Result:
-    return Result(task.file.name, "crashed", failure.reason, failure.trace, _digest(task.path))
+    return Result(task.file.name, "crashed", failure.reason, failure.trace, _digest(task))
 
 
 def examine(task: Task) -> Result:
     """One file: read, planned, run, compared."""
     began = time.perf_counter()
-    facts: dict[str, Any] = {"name": task.file.name, "sha256": _digest(task.path)}
+    facts: dict[str, Any] = {"name": task.file.name, "sha256": _digest(task)}
     try:
         measured, fault = _measure(task)
     except UnsupportedModelError as refusal:

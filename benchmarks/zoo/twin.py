@@ -18,14 +18,14 @@ from .reference import seeds
 from .twin_ops import OPS
 
 SAME = 1e-2  # of the largest logit; mostly they are equal to the bit, but a sum near a step may fall either way
-NEAR = 1.5  # a tensor and its rounded copies lie about equally near; the first of them is the block's output
+EXACT = 1e-3  # of the largest value: a tensor of the float file is the block's output in torch
 
 
-def write(model: Path, reference: Path, path: Path) -> None:
+def write(base: Path, model: Path, reference: Path, path: Path) -> None:
     """Logits, block outputs and gradients of the twin, for the images and classes of the float reference.
 
     The file is taken at its word: ONNX Runtime's optimiser would fuse and round differently (measured: 5 % of a logit).
-    Block outputs are the tensors whose values are nearest to those of the float model.
+    Block outputs are found by value in the float file `base`; the quantisers keep the names, with endings of their own.
     """
     known = dict(np.load(reference))
     images = torch.from_numpy(known["images"]).requires_grad_()
@@ -35,19 +35,24 @@ def write(model: Path, reference: Path, path: Path) -> None:
     if far > SAME:
         raise RuntimeError(f"the twin's logits are off the file's by {far:.2g} of the largest")
     torch.autograd.backward((logits * torch.from_numpy(seeds(known["logits"], known["classes"]))).sum())
-    streams = [(tensor, _tokens(tensor)) for tensor in values.values() if tensor.grad is not None and tensor.ndim > 2]
     arrays: dict[str, Array] = {name: known[name] for name in ("images", "classes", "regions") if name in known}
-    for number in range(sum(name.startswith("output_") for name in known)):
-        expected = known[f"output_{number}"]
-        gaps = [gap(tokens, expected) for _, tokens in streams]
-        place = next(at for at, distance in enumerate(gaps) if distance <= NEAR * min(gaps))
-        tensor, tokens = streams[place]
-        arrays |= {f"output_{number}": tokens, f"gradient_{number}": _flat(tensor.grad)}
+    streams = [name for name, tensor in values.items() if tensor.requires_grad]
+    for number, name in enumerate(_named(base, known)):
+        place = next((other for other in streams if other == name or other.startswith(f"{name}_")), None)
+        if place is None:
+            raise RuntimeError(f"the output of block {number}, {name!r} before, is not in the quantised file")
+        arrays |= {f"output_{number}": _flat(values[place].detach()), f"gradient_{number}": _flat(values[place].grad)}
     np.savez(path, logits=logits.detach().numpy(), **arrays)  # type: ignore[arg-type]
 
 
-def _tokens(tensor: torch.Tensor) -> Array:
-    return _flat(tensor.detach())
+def _named(base: Path, known: dict[str, Array]) -> list[str]:
+    """The tensor of the float file that is each block's output."""
+    values, _ = _run(onnx.load(base), torch.from_numpy(known["images"]).requires_grad_())
+    streams = {
+        name: _flat(tensor.detach()) for name, tensor in values.items() if tensor.requires_grad and tensor.ndim > 2
+    }
+    outputs = [known[f"output_{number}"] for number in range(sum(name.startswith("output_") for name in known))]
+    return [next(name for name, tokens in streams.items() if gap(tokens, output) < EXACT) for output in outputs]
 
 
 def _flat(tensor: Any) -> Array:
