@@ -6,6 +6,8 @@ from gradskip_onnx.autodiff import GRADIENT, RULESETS
 from gradskip_onnx.autodiff.rules import NOTES
 
 from . import vjp_cases_layout  # noqa: F401  (adds its rows to CASES)
+from .quantised_chains import CHAINS
+from .quantised_chains import OPSETS as CHAIN_OPSETS
 from .vjp_cases import CASES
 
 INTRODUCTION = """# Operators with a gradient rule
@@ -15,7 +17,8 @@ This page is generated: `python -m tests.operator_docs > docs/operators.md`.
 Each operator below has one rule in `gradskip_onnx/autodiff/vjps*.py`. Every rule is compared with PyTorch's float64
 autograd at the opsets listed, with fixed shapes and with an unknown batch size, in float32 on ONNX Runtime, in float64
 and, for the operators of vision transformers, in float16 (`tests/test_vjps.py`); and with finite differences on the
-operator test models of the `onnx` package (`tests/test_onnx_operator_models.py`).
+operator test models of the `onnx` package (`tests/test_onnx_operator_models.py`). Rules for quantised tensors take
+rounding straight through and are compared with a torch twin that does the same (`tests/test_quantised_gradients.py`).
 
 The rules emit standard ONNX operators only. At opsets 13 to 21 each emitted operator has a CUDA kernel in ONNX Runtime
 (`tests/test_cuda_kernels.py`); at opset 22 and 23 ONNX Runtime would run ConvTranspose, MaxPool, Sin, Cos and Softplus
@@ -38,6 +41,9 @@ def page() -> str:
     opsets: dict[str, set[int]] = {op: set() for op in GRADIENT}
     for case in CASES:
         opsets[case.op].update(case.opsets)
+    for chain in CHAINS.values():
+        for op in chain.ops:
+            opsets[op].update(CHAIN_OPSETS)
     rows = [f"| {op} | {', '.join(map(str, sorted(opsets[op])))} | {NOTES.get(op, '')} |" for op in sorted(GRADIENT)]
     table = [f"{len(rows)} operators:", "", "| operator | opsets tested | notes |", "|---|---|---|", *rows]
     return "\n".join([INTRODUCTION, *table, "", *rule_sets()]) + "\n"

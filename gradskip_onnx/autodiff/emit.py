@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.autodiff import constants
@@ -19,6 +20,11 @@ __all__ = ["Emit", "Sym"]
 PREFIX = "gradskip/"
 OLDEST_OPSET = 13  # Squeeze, Unsqueeze and ReduceSum take their axes as an input from here on
 AXES_INPUT_OPSET = 18  # the other reductions follow
+
+
+def element_type(kind: Any) -> np.dtype[Any]:
+    """NumPy's element type; graphsurgeon leaves types that NumPy does not have (bfloat16) as ONNX numbers them."""
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind) if isinstance(kind, int) else kind)
 
 
 class Emit:
@@ -44,7 +50,7 @@ class Emit:
         if name in self.facts:
             return Sym(self, tensor, np.dtype(self.facts[name].dtype), tuple(self.facts[name].dims))
         if isinstance(tensor, gs.Constant):
-            return Sym(self, tensor, np.dtype(tensor.dtype), tuple(tensor.shape))
+            return Sym(self, tensor, element_type(tensor.dtype), tuple(tensor.shape))
         raise UnsupportedModelError("no-shape", f"the shape of {name!r} is not known; it was missing in the dry run")
 
     def value(self, name: str) -> Array | None:

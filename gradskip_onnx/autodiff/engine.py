@@ -16,6 +16,9 @@ from gradskip_onnx.autodiff.rules import STANDARD_DOMAINS, Inputs, Node, Rule, m
 from gradskip_onnx.autodiff.rulesets import GRADIENT
 from gradskip_onnx.errors import UnsupportedModelError
 
+QUANTISED = (np.int8, np.uint8)
+INTEGER_PRODUCTS = ("MatMulInteger", "ConvInteger")  # their int32 sums stand for real numbers too
+
 
 def backward(
     emit: Emit, *, of: str, seed: Sym, at: Sequence[str], rules: Mapping[str, Rule] = GRADIENT
@@ -55,7 +58,7 @@ def _unbroadcast(g: Sym | Piece, x: Sym) -> Sym | Piece:
     axes = shapes.surplus(g.dims, x.dims) if g.rank >= x.rank else ()
     lead = tuple(range(g.rank - x.rank))
     summed = g.sum([axis for axis in axes if axis not in lead])
-    return summed.sum(lead, keepdims=False).cast(x.dtype) if lead else summed.cast(x.dtype)
+    return (summed.sum(lead, keepdims=False) if lead else summed).cast(x.real)
 
 
 def _rule(emit: Emit, node: Any, rules: Mapping[str, Rule]) -> Rule:
@@ -75,13 +78,13 @@ def _view(emit: Emit, node: Any, alive: set[str]) -> Node:
 def _paths(emit: Emit, of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]:
     """The nodes between the tensors `at` and `of` in topological order, and the tensors on those paths.
 
-    A path runs through floating-point tensors only: nothing is differentiable across an index or a mask.
+    A path runs through floating-point and quantised tensors only: nothing is differentiable across an index or a mask.
     """
     above = _ancestors(emit, of)
     leads = {of}
     for node in reversed(above):
         if any(tensor.name in leads for tensor in node.outputs):
-            leads.update(tensor.name for tensor in _sources(node) if _is_float(emit, tensor.name))
+            leads.update(tensor.name for tensor in _sources(node) if _carries(emit, tensor))
     for name in at:
         if name not in leads:
             raise UnsupportedModelError(
@@ -123,5 +126,8 @@ def _sources(node: Any) -> list[Any]:
     return sources
 
 
-def _is_float(emit: Emit, name: str) -> bool:
-    return np.issubdtype(emit.sym(name).dtype, np.floating)
+def _carries(emit: Emit, tensor: Any) -> bool:
+    """Whether a tensor can have a gradient: real numbers, and the integers that stand for real numbers."""
+    kind = emit.sym(tensor.name).dtype
+    summed = any(node.op in INTEGER_PRODUCTS for node in tensor.inputs)
+    return np.issubdtype(kind, np.floating) or kind in QUANTISED or summed

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gradskip_onnx.autodiff import vjps, vjps_norm, vjps_shape, vjps_spatial  # noqa: F401  (they fill the table)
+from gradskip_onnx.autodiff import (  # noqa: F401  (they fill the table)
+    vjps,
+    vjps_norm,
+    vjps_quantised,
+    vjps_shape,
+    vjps_spatial,
+)
 from gradskip_onnx.autodiff.conservative import CONSERVATIVE
 from gradskip_onnx.autodiff.rules import VJPS, Rule
 

@@ -93,6 +93,11 @@ class Sym:
         other = yes.lift(no)
         return self.apply("Where", yes, other, dtype=yes.dtype)
 
+    @property
+    def real(self) -> np.dtype[Any]:
+        """The element type of a gradient at this tensor."""
+        return self.dtype if np.issubdtype(self.dtype, np.floating) else np.dtype(np.float32)
+
     def cast(self, dtype: Any) -> Sym:
         if np.dtype(dtype) == self.dtype:
             return self

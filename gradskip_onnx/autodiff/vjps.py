@@ -126,12 +126,12 @@ def where(n: Node, g: Sym) -> Out:
 
 @vjp("Cast")
 def cast(n: Node, g: Sym) -> Out:
-    return (g.cast(n.x[0].dtype),)
+    return (g.cast(n.x[0].real),)
 
 
 @vjp("CastLike")
 def cast_like(n: Node, g: Sym) -> Out:
-    return n.first(g.cast(n.x[0].dtype))
+    return n.first(g.cast(n.x[0].real))
 
 
 @vjp("Dropout", note="inference only: the identity")

@@ -64,9 +64,14 @@ def window(n: Node, kernel: Sequence[int | None], fine: Sequence[int | None], co
 
 @vjp("Conv", note="gradient of the image and the bias; fixed image size; none for the kernel")
 def conv(n: Node, g: Sym) -> Out:
-    x, kernel = n.x[0], n.x[1]
     if n.wanted[1]:
         raise n.missing("a gradient at the kernel")
+    return (conv_to_image(n, g, n.x[1]), None, g.sum([0, *range(2, g.rank)], keepdims=False))[: len(n.x)]
+
+
+def conv_to_image(n: Node, g: Sym, kernel: Sym) -> Sym:
+    """The gradient at the image of a convolution with `kernel`."""
+    x = n.x[0]
     w = window(n, kernel.dims[2:], x.dims[2:], g.dims[2:])
     rest = [
         fixed(n, x.dims[2 + i], "image size") + w.before[i] + w.after[i]
@@ -74,8 +79,7 @@ def conv(n: Node, g: Sym) -> Out:
         for i in range(x.rank - 2)
     ]  # fmt: skip
     group = n.attrs.get("group", 1)
-    back = n.emit.op("ConvTranspose", g, kernel, dims=x.dims, group=group, output_padding=rest, **w.attrs)
-    return (back, None, g.sum([0, *range(2, g.rank)], keepdims=False))[: len(n.x)]
+    return n.emit.op("ConvTranspose", g, kernel, dims=x.dims, group=group, output_padding=rest, **w.attrs)
 
 
 @vjp("ConvTranspose", note="gradient of the image and the bias; fixed image size; none for the kernel")

@@ -12,7 +12,7 @@ import onnx_graphsurgeon as gs
 from ..errors import ModelError, UnsupportedModelError
 from ..types import Architecture, Array, Mismatch, Proof, Source, TensorFact
 from .blocks import Found, find_blocks, link, measure
-from .forward import fold, forward_graph
+from .forward import fold, forward_graph, share_copies
 from .head import find_logits
 from .image_input import ImageInput, find_image_input
 from .index import index
@@ -38,6 +38,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     image = find_image_input(graph, size)
     refuse_hardware(graph)
     graph, proofs = _plain_operators(graph, image, source)
+    graph = share_copies(graph)
     rehearsal = rehearse(graph, image, source.folder)
     facts, shapes = observe(rehearsal)
     graph = fold(graph, constants(rehearsal, facts, index(graph, image.name).activations))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx.inliner
 import onnx_graphsurgeon as gs
+from onnx_graphsurgeon.logger import G_LOGGER
 
 from ..errors import ModelError, UnsupportedModelError
 from ..types import Array
+
+# Files with bfloat16 weights would print a warning for each; types are seen in the dry run instead.
+G_LOGGER.severity = G_LOGGER.ERROR
 
 
 def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None) -> gs.Graph:
@@ -52,6 +57,25 @@ def _stored_value(node: gs.Node) -> Array:
             "constant-kind", f"node {node.name!r} (Constant) stores {key}; tensors are expected"
         )
     return np.asarray(value, dtype=kinds[key])
+
+
+def share_copies(graph: gs.Graph) -> gs.Graph:
+    """Let all readers of a quantised tensor read one dequantised copy of it.
+
+    Quantisers write a copy for each reader; the residual stream would fall apart into copies, each with only a part
+    of the gradient.
+    """
+    first: dict[tuple[Any, ...], Any] = {}
+    kept = {tensor.name for tensor in graph.outputs}
+    for node in graph.nodes:
+        if node.op == "DequantizeLinear":
+            key = (*(tensor.name for tensor in node.inputs), repr(sorted(node.attrs.items())))
+            copy, shared = node.outputs[0], first.setdefault(key, node.outputs[0])
+            if copy is not shared and copy.name not in kept:
+                for reader in list(copy.outputs):
+                    reader.inputs = [shared if tensor is copy else tensor for tensor in reader.inputs]
+                node.outputs.clear()
+    return graph.cleanup().toposort()
 
 
 def fold(graph: gs.Graph, known: Mapping[str, Array]) -> gs.Graph:

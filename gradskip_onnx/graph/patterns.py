@@ -25,6 +25,7 @@ TOLERATED = frozenset(
     | {"Add", "Sub", "Mul", "Div", "Where", "IsNaN", "Clip", "Min", "Max", "Slice", "Concat", "Pad"}
     | {"QuantizeLinear", "DequantizeLinear"}
 )
+ROUNDERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 MOST_HOPS = 16
 
 
@@ -40,6 +41,7 @@ class Attention:
     value: str
     context: str  # the second product
     attention_first: bool  # context = A V, not Vᵀ Aᵀ
+    quantised: bool  # rounded to a grid on its way to the values
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ def _match(index: Index, anchor: Any) -> Attention | Mismatch:
         value=inputs[1 - place],
         context=context.outputs[0].name,
         attention_first=place == 0,
+        quantised=any(node.op in ROUNDERS for node in index.between(anchor.outputs[0].name, inputs[place])),
     )
 
 

@@ -13,6 +13,7 @@ from .patterns import Attention, Residual
 
 # Largest relative difference that rounding explains, by element type.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2}
+GRID_STEP = 1 / 127  # of an 8-bit grid, relative to the largest value on it
 
 Product = Callable[[Array, Array, Mapping[str, Any]], Array]
 PRODUCT_TWINS: dict[str, Product] = {
@@ -50,7 +51,7 @@ def prove_attention(match: Attention, product: Any, values: Mapping[str, Array])
     rows = attention.astype(np.float64).sum(axis=-1)
     return [
         Proof("rows of the attention sum to 1", match.attention, difference(rows, np.ones_like(rows)), bound),
-        Proof("attention reaches the values unchanged", match.operand, same, bound),
+        Proof("attention reaches the values unchanged", match.operand, same, GRID_STEP if match.quantised else bound),
         Proof("attention times values is the context", match.context, difference(values[match.context], mixed), bound),
     ]
 

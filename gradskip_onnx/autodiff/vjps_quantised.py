@@ -1,0 +1,78 @@
+"""Rules for quantised tensors: rounding is taken straight through, as if it were the identity.
+
+An integer tensor q stands for the real numbers s (q - z). Its gradient is taken with respect to q as if q were real,
+so scales appear where the chain rule puts them; saturation and the choice of a dynamic scale are not differentiated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradskip_onnx.autodiff.emit import Sym
+from gradskip_onnx.autodiff.rules import Gradient, Node, vjp
+from gradskip_onnx.autodiff.vjps_spatial import conv_to_image
+
+Out = tuple[Gradient, ...]
+STRAIGHT = "straight through: rounding counts as the identity"
+
+
+def along_axis(n: Node, scale: Sym, rank: int) -> Sym:
+    """A scale per slice, shaped to multiply the tensor it belongs to."""
+    if n.attrs.get("block_size"):
+        raise n.missing("a scale per block on the path of the gradient")
+    if scale.rank != 1 or scale.dims[0] == 1:
+        return scale.reshape(()) if scale.rank == 1 else scale
+    axis = int(n.attrs.get("axis", 1)) % rank
+    return scale.reshape(tuple(scale.dims[0] if i == axis else 1 for i in range(rank)))
+
+
+@vjp("QuantizeLinear", note=STRAIGHT)
+def quantize(n: Node, g: Sym) -> Out:
+    """q = x/s + z: dx = dq / s."""
+    return n.first((g / along_axis(n, n.x[1], n.x[0].rank).cast(g.dtype)).cast(n.x[0].dtype))
+
+
+@vjp("DequantizeLinear", note=STRAIGHT)
+def dequantize(n: Node, g: Sym) -> Out:
+    """x = s (q - z): dq = s dx."""
+    return n.first(g.cast(np.float32) * along_axis(n, n.x[1], n.x[0].rank).cast(np.float32))
+
+
+@vjp("DynamicQuantizeLinear", note=STRAIGHT)
+def dynamic_quantize(n: Node, g: Sym | None, *_: Sym | None) -> Out:
+    """q = x/s + z with s found from x, which is not differentiated."""
+    scale = n.emit.sym(n.ys[1])
+    return (None if g is None else g / scale,)
+
+
+def centred(n: Node, values: int, zero: int, axis: int | None) -> Sym:
+    """q - z as real numbers; a zero point per slice lies along `axis`."""
+    q = n.x[values].cast(np.float32)
+    z = n.x.get(zero)
+    if z is None:
+        return q
+    shift = z.cast(np.float32)
+    if shift.rank == 1 and shift.dims[0] != 1 and axis is not None:
+        shift = shift.reshape(tuple(shift.dims[0] if i == axis % q.rank else 1 for i in range(q.rank)))
+    return q - (shift.reshape(()) if shift.rank == 1 and shift.dims[0] == 1 else shift)
+
+
+@vjp("MatMulInteger", note=STRAIGHT)
+def matmul_integer(n: Node, g: Sym) -> Out:
+    """y = (A - a)(B - b)."""
+    a, b = n.x[0], n.x[1]
+    if min(a.rank, b.rank) < 2:
+        raise n.missing("vectors")
+    none: list[Any] = [None] * (len(n.x) - 2)
+    da = g @ centred(n, 1, 3, -1).mT if n.wanted[0] else None
+    db = centred(n, 0, 2, -2).mT @ g if n.wanted[1] else None
+    return (da, db, *none)
+
+
+@vjp("ConvInteger", note=STRAIGHT)
+def conv_integer(n: Node, g: Sym) -> Out:
+    if n.wanted[1]:
+        raise n.missing("a gradient at the kernel")
+    return n.first(conv_to_image(n, g, centred(n, 1, 3, 0)))
