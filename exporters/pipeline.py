@@ -18,7 +18,7 @@ from gradskip_onnx.types import Source
 
 from . import EXTRA, load
 from .sources import Exportable, Request
-from .trace import DEFAULT_OPSET, LARGE, trace, tracers
+from .trace import DEFAULT_OPSET, trace, tracers
 from .verify import Difference, verify
 
 if TYPE_CHECKING:
@@ -122,8 +122,7 @@ def _half_inside(module: torch.nn.Module) -> torch.nn.Module:
 
 def _as_source(model: onnx.ModelProto, scratch: Path) -> Source:
     """The traced model as the reader takes it; weights too large for one message go to a second file."""
-    weights = sum(len(tensor.raw_data) for tensor in model.graph.initializer)  # ByteSize fails above 2 GiB
-    if weights < LARGE:
+    if bundle.weight_bytes(model) < bundle.LARGEST_INLINE:
         return load_source(model.SerializeToString())
     path = scratch / "model.onnx"
     onnx.save_model(model, path, save_as_external_data=True, location="model.onnx.data")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx.external_data_helper import load_external_data_for_model
 
+from gradskip_onnx.bundle import LARGEST_INLINE
 from gradskip_onnx.errors import InputError
 
 from .quiet import silent
@@ -74,14 +75,13 @@ def _dynamo(call: Call) -> None:
     )
     if program is None:
         raise RuntimeError("torch returned no program")
-    program.save(str(call.path), external_data=_bytes(call.module) > LARGE)
+    program.save(str(call.path), external_data=_bytes(call.module) > LARGEST_INLINE)
 
 
 # In order of preference. TorchScript is five to ten times faster and the only one below 18 (the other converts down
 # and fails at LayerNormalization); it writes nothing newer than 20, and lacks a few operators that the other has.
 TRACERS = (Tracer(range(13, 21), _torchscript), Tracer(range(18, 24), _dynamo))
 OPSETS = range(TRACERS[0].opsets.start, TRACERS[-1].opsets.stop)
-LARGE = 1_500_000_000  # bytes of weights; protobuf ends at 2 GiB and the graph needs room too
 
 
 def tracers(opset: int) -> list[Tracer]:

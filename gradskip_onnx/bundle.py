@@ -29,7 +29,7 @@ KEY = "gradskip_onnx"
 FORMAT = 1
 EXPLAIN = "explain"  # bool input, default true; false: only the forward pass is computed
 EVERYTHING = Needs(attention=True, tokens_in=True, tokens_out=True, tokens_out_gradients=True)
-LARGEST_INLINE = 1_800_000_000  # bytes; a protobuf file ends at 2 GiB
+LARGEST_INLINE = 1_500_000_000  # bytes of weights; a protobuf file ends at 2 GiB and the graph needs room too
 BLOCK_OUTPUTS = {"attention": "attention", "input": "tokens_in", "output": "tokens_out"}
 
 
@@ -188,6 +188,11 @@ def _info(name: str, kind: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, None)
 
 
+def weight_bytes(model: onnx.ModelProto) -> int:
+    """Bytes of weights inside a model; `ByteSize` of the whole fails above 2 GiB."""
+    return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+
+
 def save(model: onnx.ModelProto, path: Path, *, folder: Path | None = None, force: bool = False) -> list[Path]:
     """Write a model whole or not at all; weights go into a second file where one cannot hold them.
 
@@ -198,7 +203,7 @@ def save(model: onnx.ModelProto, path: Path, *, folder: Path | None = None, forc
     external = any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer)
     if external:
         onnx.load_external_data_for_model(model, str(folder))
-    apart = external or model.ByteSize() > LARGEST_INLINE
+    apart = external or weight_bytes(model) > LARGEST_INLINE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".gradskip-") as scratch:
@@ -206,6 +211,7 @@ def save(model: onnx.ModelProto, path: Path, *, folder: Path | None = None, forc
             onnx.save_model(model, whole, save_as_external_data=apart, location=f"{path.name}.data" if apart else None)
             written = sorted(Path(scratch).iterdir(), key=lambda file: file == whole)  # the model file last
             for file in written:
+                file.chmod(whole.stat().st_mode)  # onnx writes weight files for their owner alone
                 os.replace(file, path.parent / file.name)
             return [path.parent / file.name for file in reversed(written)]
     except OSError as failure:

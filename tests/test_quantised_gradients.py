@@ -23,7 +23,7 @@ def check(chain: Chain, opset: int) -> None:
     derived, names = differentiate(model, facts, ["y"], ["x"])
     name = names["x"]
     y = run(model, ["y"], {"x": x})["y"]
-    upstream: Array = np.random.default_rng(6).standard_normal(y.shape, dtype=np.float32)
+    upstream: Array = np.asarray(np.random.default_rng(6).standard_normal(y.shape), np.float32)
     ours = run(derived, [name], {"x": x, f"{SEED}/y": upstream})[name]
     real = torch.tensor(x).double().requires_grad_()
     truth = chain.oracle(real)
