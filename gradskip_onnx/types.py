@@ -37,6 +37,7 @@ class Source:
     opset: Mapping[str, int]
     model: onnx.ModelProto
     folder: Path | None = None
+    given: onnx.ModelProto | None = None  # the file before it was converted to a newer opset, if it had to be
 
 
 @dataclass(frozen=True, slots=True)

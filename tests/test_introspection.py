@@ -100,9 +100,21 @@ def test_refuses_with_a_reason(build, code: str):
     assert refusal.value.code == code
 
 
-def test_old_opset_is_refused():
-    model = vit()
+def test_old_files_are_converted_and_the_conversion_is_proven():
+    """A file of opset 12 is read as what it is, beside the file that was given."""
+    model = vit(Vit(decomposed_norm=True, opset=13))
+    model.opset_import[0].version = 12  # nothing in this graph changed between the two
+    found = reading(model).architecture
+    (proof,) = [proof for proof in found.proofs if proof.claim == "a converted file gives what the given one gave"]
+
+    assert len(found.blocks) == 2
+    assert proof.holds
+
+
+def test_old_files_that_cannot_be_converted_are_refused():
+    model = vit(Vit(decomposed_norm=True, opset=13))
     model.opset_import[0].version = 12
+    model.graph.node[3].op_type = "Frobnicate"
     with pytest.raises(UnsupportedModelError, match="opset 12"):
         reading(model)
 

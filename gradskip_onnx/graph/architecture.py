@@ -20,6 +20,7 @@ from .lower import lower, needs_lowering, prove_lowering, refuse_hardware
 from .placement import prove_places
 from .proofs import prove_attention, prove_stream, require
 from .rehearsal import Rehearsal, constants, observe, rehearse
+from .upgrade import prove_upgrade
 from .windowing import find_windows
 
 
@@ -52,6 +53,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     blocks = link(blocks, found, lookup, facts)
     queries = {block.index: entry.match.query for block, entry in zip(blocks, found, strict=True)}
     blocks, windowed = find_windows(graph, blocks, queries, values, source.folder)
+    proofs += prove_upgrade(source, image, rehearsal.size)
     for entry in found:
         proofs += prove_attention(entry.match, lookup.node(entry.match.context), values)
         proofs += prove_stream([entry.skip, *entry.chain], values)

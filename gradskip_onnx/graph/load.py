@@ -12,10 +12,10 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx.external_data_helper import load_external_data_for_tensor
 
-from ..errors import ModelError, UnsupportedModelError
+from ..errors import ModelError
 from ..types import Source
+from .upgrade import upgrade
 
-OLDEST_OPSET = 13  # Squeeze, ReduceSum and Softmax changed their meaning at 13; the rules speak the new one
 CHUNK = 1 << 20
 SMALL = 4096  # elements: shapes, axes and scales, which shape inference must be able to read
 
@@ -36,14 +36,10 @@ def load(model: str | os.PathLike[str] | bytes) -> Source:
             while chunk := stream.read(CHUNK):
                 digest.update(chunk)
     _fetch_small(proto, folder)
-    opset = {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
-    if opset.get("ai.onnx", 0) < OLDEST_OPSET:
-        raise UnsupportedModelError(
-            "opset-too-old",
-            f"{name} uses opset {opset.get('ai.onnx')}, the oldest supported is {OLDEST_OPSET}; "
-            "convert it with onnx.version_converter.convert_version",
-        )
-    return Source(name, digest.hexdigest(), opset, proto, folder)
+    newer = upgrade(proto, name)
+    model = newer or proto
+    opset = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
+    return Source(name, digest.hexdigest(), opset, model, folder, None if newer is None else proto)
 
 
 def _read(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Path | None]:
