@@ -40,8 +40,10 @@ def normalise(images: Tensor) -> Tensor:
     return scaled.permute(0, 3, 1, 2).contiguous()
 
 
-def epoch(scenes: Batch, size: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Shuffled (images, labels, masks); channels and sides are swapped at will, since neither tells the class."""
+def epoch(
+    scenes: Batch, named: Tensor, size: int, rng: np.random.Generator
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Shuffled (images, labels, masks, named); channels and sides, which do not tell the class, are swapped at will."""
     order = rng.permutation(len(scenes.labels))
     for at in range(0, len(order) - size + 1, size):
         some = np.sort(order[at : at + size])
@@ -53,4 +55,5 @@ def epoch(scenes: Batch, size: int, rng: np.random.Generator) -> Iterator[tuple[
             normalise(torch.from_numpy(np.ascontiguousarray(images))),
             torch.from_numpy(scenes.labels[some]),
             torch.from_numpy(np.ascontiguousarray(masks)),
+            named[some],
         )

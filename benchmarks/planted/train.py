@@ -22,10 +22,11 @@ from gradskip_onnx.demo.scenes import Batch
 
 from . import data
 from .onnx_file import write
-from .recipes import RECIPES, Recipe, Student, Task
+from .recipes import RECIPES, Recipe, Round, Student, Task
 
 console = Console(stderr=True)
-WARM_UP = 300  # steps
+WARM_UP = 200  # steps
+STEADY = 0.65  # share of the training at full rate
 
 
 class Logits(nn.Module):
@@ -44,7 +45,6 @@ class Logits(nn.Module):
 @click.argument("name", type=click.Choice(list(RECIPES)))
 @click.option("--scenes", default=40_000, show_default=True, help="Training scenes.")
 @click.option("--test-scenes", default=2_000, show_default=True, help="Held-out scenes.")
-@click.option("--epochs", type=int, help="Default: the recipe's.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--threads", default=2, show_default=True)
 @click.option("--build", default="build/planted", show_default=True, type=click.Path(path_type=Path))
@@ -53,7 +53,6 @@ def main(
     name: str,
     scenes: int,
     test_scenes: int,
-    epochs: int | None,
     seed: int,
     threads: int,
     build: Path,
@@ -67,9 +66,12 @@ def main(
     train_set = collect(data.TRAIN_SEED, scenes, threads)
     test_set = collect(data.TEST_SEED, test_scenes, threads)
     student = recipe.build()
-    teacher = restore_teacher(build / "vit.pt") if name == "deit" else None
+    named = torch.from_numpy(train_set.labels)
+    if recipe.teacher:
+        named = classes(restore(recipe.teacher, build), train_set)
     console.print(f"{name}: {sum(p.numel() for p in Logits(student).parameters()):,} parameters")
-    fit(student, recipe, train_set, test_set, epochs or recipe.epochs, seed, teacher)
+    for number, stretch in enumerate(recipe.rounds):
+        fit(student, recipe, stretch, train_set, test_set, seed + number, named)
     torch.save(student.state_dict(), build / f"{name}.pt")
     target = output or Path(recipe.target)
     write(Logits(student).eval(), target, recipe.labels)
@@ -82,57 +84,67 @@ def collect(first: int, count: int, workers: int) -> Batch:
     return data.join(list(track(chunks, f"drawing {count:,} scenes", math.ceil(count / data.CHUNK), console=console)))
 
 
-def restore_teacher(path: Path) -> nn.Module:
+def restore(name: str, build: Path) -> nn.Module:
+    path = build / f"{name}.pt"
     if not path.exists():
-        raise click.UsageError(f"the teacher's checkpoint {path} is missing; train `vit` first with the same --build")
-    student = RECIPES["vit"].build()
+        raise click.UsageError(f"the checkpoint {path} is missing; train `{name}` first, with the same --build")
+    student = RECIPES[name].build()
     student.load_state_dict(torch.load(path, weights_only=True))
     return Logits(student).eval()
+
+
+@torch.no_grad()
+def classes(model: nn.Module, scenes: Batch) -> Tensor:
+    """What a trained model says of each scene."""
+    images = torch.split(torch.from_numpy(scenes.images), 100)
+    return torch.cat([model(data.normalise(some)).argmax(1) for some in track(images, "teacher", console=console)])
 
 
 def fit(
     student: nn.Module,
     recipe: Recipe,
+    stretch: Round,
     scenes: Batch,
     held_out: Batch,
-    epochs: int,
     seed: int,
-    teacher: nn.Module | None,
+    named: Tensor,
 ) -> None:
-    """AdamW with a warm-up and a cosine decay to zero; scores are shown after each epoch and never steer anything."""
-    steps = epochs * (len(scenes.labels) // recipe.batch)
+    """One round of AdamW; scores are shown after each epoch and never steer anything."""
+    steps = stretch.epochs * (len(scenes.labels) // recipe.batch)
     rng = np.random.default_rng(seed)
-    optimizer = torch.optim.AdamW(student.parameters(), lr=recipe.rate, weight_decay=0.05)
+    optimizer = torch.optim.AdamW(student.parameters(), lr=stretch.rate, weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: pace(step, steps))
     step = 0
-    for number in range(epochs):
+    for number in range(1, stretch.epochs + 1):
         student.train()
-        batches = track(
-            data.epoch(scenes, recipe.batch, rng), f"epoch {number + 1}/{epochs}", steps // epochs, console=console
-        )
-        for images, labels, masks in batches:
-            loss = recipe.loss(student, Task(images, labels, masks, step / steps, teacher))
+        title = f"epoch {number}/{stretch.epochs}"
+        batches = track(data.epoch(scenes, named, recipe.batch, rng), title, steps // stretch.epochs, console=console)
+        for batch in batches:
+            at = step / steps
+            loss = recipe.loss(student, Task(*batch, stretch.patches(at), stretch.hint(at)))
             optimizer.zero_grad()
             torch.autograd.backward(loss)
             nn.utils.clip_grad_norm_(student.parameters(), 1.0)
             optimizer.step()
             schedule.step()
             step += 1
-            if step % 50 == 0:
+            if step % 100 == 0:
                 console.print(f"step {step}/{steps} loss {loss.item():.4f}")
-        console.print(f"epoch {number + 1}: {scores(student, recipe, held_out)}")
+        console.print(f"{title}: {scores(student, recipe, held_out, 500)}")
 
 
 def pace(step: int, steps: int) -> float:
-    return min(1.0, (step + 1) / WARM_UP) * 0.5 * (1.0 + math.cos(math.pi * step / steps))
+    """Factor of the learning rate: up, steady, then a straight line to zero."""
+    return min(1.0, (step + 1) / WARM_UP, (1.0 - step / steps) / (1.0 - STEADY))
 
 
 @torch.no_grad()
-def scores(student: nn.Module, recipe: Recipe, scenes: Batch) -> dict[str, float]:
+def scores(student: nn.Module, recipe: Recipe, scenes: Batch, count: int | None = None) -> dict[str, float]:
+    """Scores on the first `count` scenes, or on all."""
     model = Logits(student).eval()
-    images = torch.split(torch.from_numpy(scenes.images), 100)
-    logits = torch.cat([model(data.normalise(some)) for some in images])
-    return dict(recipe.measure(logits, torch.from_numpy(scenes.labels), torch.from_numpy(scenes.masks)))
+    images, labels, masks = (torch.from_numpy(a[:count]) for a in (scenes.images, scenes.labels, scenes.masks))
+    logits = torch.cat([model(data.normalise(some)) for some in torch.split(images, 100)])
+    return dict(recipe.measure(logits, labels, masks))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ SIZE = 96  # pixels; everything is drawn in units of the side, so another size s
 
 OBJECTS = (5, 8)  # how many, before those that find no free place are dropped
 UNIT = (0.110, 0.150)  # length of one unit of a form, as a fraction of the side
-TILT = 0.6  # largest rotation, radians
+TILT = 0.3  # largest rotation, radians
 CONFETTI = 20
 TRIES = 40
 EDGE = 0.012  # free border around the picture
@@ -185,7 +185,7 @@ def _draw(canvas: Array, thing: _Thing) -> NDArray[np.bool_]:
     u, v = thing.mirror * (px * cos + py * sin), py * cos - px * sin
     depth = distance(thing.form, u, v)
     cover = _cover(depth, 1.0 / (size * thing.unit))
-    light = 1.0 - 0.10 * v + 0.13 * TEXTURES[thing.texture](u, v, thing.phase)
+    light = 1.0 - 0.10 * v + 0.10 * TEXTURES[thing.texture](u, v, thing.phase)
     rim = 0.72 + 0.28 * np.clip(-depth / 0.12 - 0.2, 0.0, 1.0)
     colour = INKS[thing.ink] * (light * rim)[..., None]
     canvas[box] += cover[..., None] * (colour - canvas[box])
