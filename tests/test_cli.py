@@ -117,7 +117,7 @@ def test_help_is_quick_to_load():
         "    cli(words, standalone_mode=False)\n"
         "print([m for m in ('torch', 'onnxruntime', 'onnx', 'numpy', 'PIL', 'rich') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
@@ -515,7 +515,7 @@ def test_inspect_says_why_not(place, monkeypatch):
 
 def program(*arguments: object, **variables: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "gradskip_onnx.cli", *map(str, arguments)],
+        [sys.executable, "-P", "-m", "gradskip_onnx.cli", *map(str, arguments)],
         capture_output=True, text=True, env=os.environ | variables, check=False,
     )  # fmt: skip
 
@@ -555,7 +555,17 @@ def test_colours_on_a_terminal_only_and_never_with_no_color(place, tmp_path, var
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")} | {
         "TERM": "xterm-256color"
     }
-    command = [sys.executable, "-m", "gradskip_onnx.cli", "explain", "vit.onnx", "photos/p0.png", "-o", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "gradskip_onnx.cli",
+        "explain",
+        "vit.onnx",
+        "photos/p0.png",
+        "-o",
+        str(tmp_path),
+    ]
     subprocess.run(
         command, stderr=theirs, stdout=subprocess.DEVNULL, env=environment | variables, cwd=place, check=True
     )

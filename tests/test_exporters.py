@@ -101,7 +101,7 @@ def test_importing_the_exporters_and_help_need_no_torch():
         "from gradskip_onnx.cli.main import cli\n"
         "cli(sys.argv[1:])"
     )
-    call = [sys.executable, "-c", code, "export"]
+    call = [sys.executable, "-P", "-c", code, "export"]
     shown = subprocess.run([*call, "--help"], capture_output=True, text=True, check=False)
     refused = subprocess.run(
         [*call, VIT, "--random-weights", "-o", "never.onnx"], capture_output=True, text=True, check=False
@@ -125,7 +125,7 @@ def test_every_row_has_an_example_a_user_can_type():
 @pytest.mark.parametrize("name", [VIT, "segformer_b0"])
 def test_unreachable_hub_is_one_line_that_says_what_to_do(name, tmp_path):
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    call = [sys.executable, "-m", "gradskip_onnx.cli", "export", name, "-o", str(tmp_path / "m.onnx")]
+    call = [sys.executable, "-P", "-m", "gradskip_onnx.cli", "export", name, "-o", str(tmp_path / "m.onnx")]
     done = subprocess.run(call, capture_output=True, text=True, env=environment, check=False)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
 

@@ -29,7 +29,7 @@ main()
 
 def test_explain_the_demo_without_torch(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_FRAMEWORKS, "explain", "-o", str(tmp_path / "out")],
+        [sys.executable, "-P", "-c", WITHOUT_FRAMEWORKS, "explain", "-o", str(tmp_path / "out")],
         capture_output=True,
         text=True,
         check=False,

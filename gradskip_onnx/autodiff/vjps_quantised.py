@@ -28,16 +28,31 @@ def along_axis(n: Node, scale: Sym, rank: int) -> Sym:
     return scale.reshape(tuple(scale.dims[0] if i == axis else 1 for i in range(rank)))
 
 
+def with_scale(n: Node, values: Sym, scale: Sym | None) -> Out:
+    """Gradients of the values and, where it is wanted, of the scale: a scale per slice gets the sum of its slice."""
+    found: list[Gradient] = [values, scale if n.wanted[1] else None, *([None] * (len(n.x) - 2))]
+    if n.wanted[1] and scale is not None and n.x[1].rank == 1 and n.x[1].dims[0] != 1:
+        axis = int(n.attrs.get("axis", 1)) % scale.rank
+        found[1] = scale.sum([i for i in range(scale.rank) if i != axis], keepdims=False)
+    return tuple(found)
+
+
 @vjp("QuantizeLinear", note=STRAIGHT)
 def quantize(n: Node, g: Sym) -> Out:
-    """q = x/s + z: dx = dq / s."""
-    return n.first((g / along_axis(n, n.x[1], n.x[0].rank).cast(g.dtype)).cast(n.x[0].dtype))
+    """q = x/s + z: dx = dq / s, ds = -x dq / s²."""
+    x = n.x[0]
+    scale = along_axis(n, n.x[1], x.rank).cast(g.dtype)
+    dx = g / scale
+    return with_scale(n, dx.cast(x.dtype), -(dx * x.cast(g.dtype) / scale))
 
 
 @vjp("DequantizeLinear", note=STRAIGHT)
 def dequantize(n: Node, g: Sym) -> Out:
-    """x = s (q - z): dq = s dx."""
-    return n.first(g.cast(np.float32) * along_axis(n, n.x[1], n.x[0].rank).cast(np.float32))
+    """x = s (q - z): dq = s dx, ds = (q - z) dx."""
+    wide = g.cast(np.float32)
+    axis = int(n.attrs.get("axis", 1))
+    shifted = wide * centred(n, 0, 2, axis) if n.wanted[1] else None
+    return with_scale(n, wide * along_axis(n, n.x[1], n.x[0].rank).cast(np.float32), shifted)
 
 
 @vjp("DynamicQuantizeLinear", note=STRAIGHT)
