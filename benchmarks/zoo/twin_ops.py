@@ -75,10 +75,13 @@ def gemm(attrs: Attrs, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
     return product if c is None else product + attrs.get("beta", 1.0) * c
 
 
-def slice_(_: Attrs, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor, strides: Tensor | None = None) -> Tensor:
+def slice_(
+    _: Attrs, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None = None, strides: Tensor | None = None
+) -> Tensor:
     every = [slice(None)] * x.ndim
     jumps = [1] * len(starts) if strides is None else strides.tolist()
-    for start, end, axis, jump in zip(starts.tolist(), ends.tolist(), axes.tolist(), jumps, strict=True):
+    places = list(range(len(starts))) if axes is None else axes.tolist()
+    for start, end, axis, jump in zip(starts.tolist(), ends.tolist(), places, jumps, strict=True):
         every[axis] = slice(start, min(end, x.shape[axis]), jump)
     return x[tuple(every)]
 
