@@ -62,6 +62,8 @@ def open_session(
         options.intra_op_num_threads = threads
     if not optimise:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.enable_cpu_mem_arena = False  # opened to look at, run a few times: memory counts, not speed
+        options.enable_mem_pattern = False
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     try:
