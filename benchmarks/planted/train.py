@@ -63,6 +63,8 @@ def main(
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
     build.mkdir(parents=True, exist_ok=True)
+    if recipe.teacher:
+        checkpoint(recipe.teacher, build)
     train_set = collect(data.TRAIN_SEED, scenes, threads)
     test_set = collect(data.TEST_SEED, test_scenes, threads)
     student = recipe.build()
@@ -84,12 +86,16 @@ def collect(first: int, count: int, workers: int) -> Batch:
     return data.join(list(track(chunks, f"drawing {count:,} scenes", math.ceil(count / data.CHUNK), console=console)))
 
 
-def restore(name: str, build: Path) -> nn.Module:
+def checkpoint(name: str, build: Path) -> Path:
     path = build / f"{name}.pt"
     if not path.exists():
         raise click.UsageError(f"the checkpoint {path} is missing; train `{name}` first, with the same --build")
+    return path
+
+
+def restore(name: str, build: Path) -> nn.Module:
     student = RECIPES[name].build()
-    student.load_state_dict(torch.load(path, weights_only=True))
+    student.load_state_dict(torch.load(checkpoint(name, build), weights_only=True))
     return Logits(student).eval()
 
 
