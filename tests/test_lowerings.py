@@ -224,6 +224,31 @@ def test_row_equals_the_fused_operator(case: Case):
             np.testing.assert_allclose(plain[name], fused[name], **ROUNDING)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_bias_of_a_skip_belongs_to_the_branch(swapped: bool):
+    """The sum that a fused norm shows must be the residual add itself: stream + (branch + bias)."""
+    stream, branch, total, normed = (gs.Variable(name, np.float32, (2, 5, 8)) for name in ("x", "f", "sum", "y"))
+    bias, gain = gs.Constant("e", floats(8)), gs.Constant("g", floats(8))
+    none = gs.Variable.empty()
+    order = [stream, branch] if swapped else [branch, stream]
+    graph = gs.Graph(
+        nodes=[
+            gs.Node("Erf", "f", inputs=[stream], outputs=[branch]),
+            gs.Node(
+                "SkipLayerNormalization", "fused", {"epsilon": 1e-6}, [*order, gain, none, bias],
+                [normed, none, none, total], domain=MS,
+            ),
+        ],
+        inputs=[stream],
+        outputs=[normed, total],
+        opset=17,
+    )  # fmt: skip
+    facts = {name: TensorFact((2, 5, 8), np.dtype(np.float32)) for name in ("x", "f")}
+    (maker,) = lower(graph, facts, 17).graph.tensors()["sum"].inputs
+
+    assert "x" in {tensor.name for tensor in maker.inputs}
+
+
 def test_every_row_is_tested():
     tested = {(case.domain, case.op) for case in CASES.values()}
 

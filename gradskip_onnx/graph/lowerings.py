@@ -128,10 +128,16 @@ def fused_conv(w: Write, n: gs.Node) -> Outputs:
 # --- normalisation ---------------------------------------------------------------------------------------------------
 
 
+def residual_sum(w: Write, one: gs.Tensor, other: gs.Tensor, bias: gs.Tensor | None) -> gs.Tensor:
+    """one + other + bias; the bias is that of the branch, so that the sum itself is the residual add."""
+    branch, stream = (one, other) if w.follows(one, other) else (other, one)
+    return w.op("Add", w.add_if(branch, bias), stream)
+
+
 @lowering("SkipLayerNormalization")
 def skip_layer_norm(w: Write, n: gs.Node) -> Outputs:
     """LayerNorm(input + skip + bias); the sum is the fourth output."""
-    total = w.add_if(w.op("Add", n.inputs[0], n.inputs[1]), given(n, 4))
+    total = residual_sum(w, n.inputs[0], n.inputs[1], given(n, 4))
     gain, shift = n.inputs[2], given(n, 3)
     inputs = [total, gain, *([shift] if shift is not None else [])]
     normed = w.op("LayerNormalization", *inputs, axis=-1, epsilon=float(n.attrs.get("epsilon", 1e-12)))
@@ -146,7 +152,7 @@ def rms_norm(w: Write, x: gs.Tensor, gain: gs.Tensor, epsilon: float) -> gs.Tens
 
 @lowering("SkipSimplifiedLayerNormalization")
 def skip_rms_norm(w: Write, n: gs.Node) -> Outputs:
-    total = w.add_if(w.op("Add", n.inputs[0], n.inputs[1]), given(n, 3))
+    total = residual_sum(w, n.inputs[0], n.inputs[1], given(n, 3))
     return rms_norm(w, total, n.inputs[2], float(n.attrs.get("epsilon", 1e-12))), None, None, total
 
 

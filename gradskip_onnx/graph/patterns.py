@@ -17,7 +17,7 @@ from .index import Index, data_inputs
 
 NORMALISERS = frozenset({"Softmax"})
 PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum"})
-WEIGHTED = PRODUCTS | {"Conv", "ConvTranspose"}
+WEIGHTED = PRODUCTS | {"Conv", "ConvTranspose", "MatMulInteger", "ConvInteger"}
 ADDITIONS = frozenset({"Add", "Sum"})
 # Nodes that may stand between a normaliser and its products: layout, precision, scale, mask, bias, NaN guard.
 TOLERATED = frozenset(

@@ -32,8 +32,8 @@ def prove_places(
     starts = [block for n, block in enumerate(blocks) if n == 0 or block.stage != blocks[n - 1].stage]
     ends = [block for n, block in enumerate(blocks) if n + 1 == len(blocks) or block.stage != blocks[n + 1].stage]
     image = rehearsal.image
-    cuts = {image.name: values[image.name]} | {block.tokens_out: values[block.tokens_out] for block in ends[:-1]}
-    bench = open_bench(graph, cuts, [block.tokens_in for block in starts], folder)
+    cuts = [block.tokens_out for block in ends[:-1]]
+    bench = open_bench(graph, cuts, [block.tokens_in for block in starts], values, folder)
     proofs: list[Proof] = []
     size: Grid = rehearsal.size
     placed: dict[int, Block] = {}
@@ -108,8 +108,7 @@ def _prove_locality(
     graph: gs.Graph, blocks: Sequence[Block], scores: Sequence[str], values: Mapping[str, Array], folder: Path | None
 ) -> list[Proof]:
     """A token moves its own query and its own key, in every block, and nothing else."""
-    cuts = {block.tokens_in: values[block.tokens_in] for block in blocks}
-    bench = open_bench(graph, cuts, scores, folder)
+    bench = open_bench(graph, [block.tokens_in for block in blocks], scores, values, folder)
     rng = np.random.default_rng(2)
     still = bench.ask(scores, {})
     worst = dict.fromkeys(scores, 0.0)

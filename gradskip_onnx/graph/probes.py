@@ -34,16 +34,15 @@ class Bench:
         return self.session.run(outputs, dict(self.feeds) | dict(changed))
 
 
-def open_bench(graph: gs.Graph, cuts: Mapping[str, Array], outputs: Sequence[str], folder: Path | None) -> Bench:
-    """A model in which the tensors named in `cuts` are fed where they are read; they keep these values at first."""
+def open_bench(
+    graph: gs.Graph, cuts: Sequence[str], outputs: Sequence[str], values: Mapping[str, Array], folder: Path | None
+) -> Bench:
+    """A model in which the tensors named in `cuts` are fed where they are read; at first they keep their `values`."""
     graph = graph.copy()
     tensors = graph.tensors()
-    feeds = {}
-    for name, value in cuts.items():
-        if name in {tensor.name for tensor in graph.inputs}:
-            feeds[name] = value
-            continue
-        feeds[CUT + name] = value
+    feeds = {tensor.name: values[tensor.name] for tensor in graph.inputs}  # shape arithmetic may still read the picture
+    for name in cuts:
+        value = feeds[CUT + name] = values[name]
         feed = gs.Variable(CUT + name, dtype=value.dtype, shape=[None] * value.ndim)
         for node in list(tensors[name].outputs):
             node.inputs = [feed if tensor is tensors[name] else tensor for tensor in node.inputs]

@@ -30,7 +30,7 @@ def find_windows(
     if not asked:
         return list(blocks), []
     names = [queries[block.index] for block in asked]
-    bench = open_bench(graph, {block.tokens_in: values[block.tokens_in] for block in asked}, names, folder)
+    bench = open_bench(graph, [block.tokens_in for block in asked], names, values, folder)
     tokens = {b.index: arrange(values[b.tokens_in], b.tokens_layout, _batch(b, values)) for b in asked}
     stirred = {index: stir(array, np.random.default_rng(4)) for index, array in tokens.items()}
     still = bench.ask(names, {})

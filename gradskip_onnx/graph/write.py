@@ -53,6 +53,18 @@ class Write:
             return len(tensor.shape)
         return len(self.facts[tensor.name].dims)
 
+    def follows(self, tensor: gs.Tensor, other: gs.Tensor) -> bool:
+        """Whether a tensor is computed from another."""
+        waiting, seen = [tensor], set()
+        while waiting:
+            current = waiting.pop()
+            if current is other:
+                return True
+            if id(current) not in seen:
+                seen.add(id(current))
+                waiting += [source for node in current.inputs for source in node.inputs]
+        return False
+
     def cast(self, tensor: gs.Tensor, kind: Any) -> gs.Variable:
         return self.op("Cast", tensor, to=int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))), gives=kind)
 
