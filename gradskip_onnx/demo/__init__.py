@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-SEED = 1337  # the image is `scenes.scene(SEED, SIDE)`, which also gives its class and the mask of its evidence
+SEED = 3  # the image is `scenes.scene(SEED, SIDE)`, which also gives its class and the mask of its evidence
 SIDE = 384
 
 
