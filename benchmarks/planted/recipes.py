@@ -210,7 +210,7 @@ RECIPES: dict[str, Recipe] = {
         accuracy,
         CLASSES,
         "tests/fixtures/deit_distilled.onnx",
-        (Round(4, 1.5e-3, kept=((0.55, 20), (0.85, 56), (1.0, PATCHES)), hinted=0.9),),
+        (Round(4, 1.5e-3, kept=((0.55, 20), (0.85, 56), (1.0, PATCHES)), hinted=0.9), Round(1, 8e-4, hinted=0.8)),
         teacher="vit",
     ),
     "segformer": Recipe(
