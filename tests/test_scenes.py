@@ -20,7 +20,7 @@ from gradskip_onnx.preprocess import Preprocess, prepare
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SEEDS = range(40)
-HELD_OUT = range(300)  # training used seeds from 1,000,000 on
+HELD_OUT = range(10_000, 11_000)  # training used seeds from 1,000,000 on; no choice was made by looking at these
 
 VIT = demo.demo_model()
 DEIT = FIXTURES / "deit_distilled.onnx"
@@ -137,9 +137,9 @@ def held_out():
     return scenes.batch(HELD_OUT)
 
 
-@pytest.mark.parametrize(("path", "least"), [(VIT, 0.97), (DEIT, 0.93)])
+@pytest.mark.parametrize(("path", "least"), [(VIT, 0.97), (DEIT, 0.91)])
 def test_classifiers_know_the_held_out_scenes(path, least, held_out):
-    """Measured on 2,000 scenes: see docs/demo.md; the margin for the distilled one covers 300 scenes only."""
+    """The demo model must reach 97 %; the distilled one reaches 93.6 % of 4,000 scenes, three deviations are 2.3 %."""
     assert notes(path)["labels"] == list(scenes.CLASSES)
     assert (logits(path, held_out.images).argmax(1) == held_out.labels).mean() >= least
 
@@ -150,9 +150,8 @@ def test_segformer_finds_the_planted_object(held_out):
     named = scores.argmax(1).repeat(4, axis=1).repeat(4, axis=2)
 
     truth = held_out.masks * (held_out.labels[:, None, None] + 1)
-    assert (named == truth).mean() >= 0.97
-    found = (named == truth)[held_out.masks].mean()
-    assert found >= 0.7
+    assert (named == truth).mean() >= 0.98  # measured 0.99; naming nothing at all would give 0.97
+    assert (named == truth)[held_out.masks].mean() >= 0.85  # measured 0.92
 
 
 @pytest.mark.parametrize(("path", "most"), [(VIT, 2_000_000), (DEIT, 1_000_000), (SEGFORMER, 1_000_000)])
