@@ -29,6 +29,7 @@ from .types import Architecture, Array, Needs, Plan, Relevance, Source, Trace
 
 MOST_AT_ONCE = 8  # images in one run: memory stays flat however many are given
 TOP = 5
+ImageLike = str | os.PathLike[str] | Image.Image | Picture
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +71,7 @@ class Explainer:
 
     @overload
     def explain(
-        self, image: str | os.PathLike[str] | Image.Image | Picture, target: int | str | None = None, *,
+        self, image: ImageLike, target: int | str | None = None, *,
         method: str = "gradskip", region: Region | None = None, score: str = "logit", **options: Any,
     ) -> Explanation: ...  # fmt: skip
 
@@ -103,7 +104,7 @@ class Explainer:
             found += self._explain(images[part], classes[part], geometries[part], row, settings, region, score)
         return found if isinstance(image, np.ndarray) else found[0]
 
-    def classify(self, image: str | os.PathLike[str] | Image.Image | Picture) -> tuple[Candidate, ...]:
+    def classify(self, image: ImageLike) -> tuple[Candidate, ...]:
         """The classes the model leans to most, strongest first."""
         values, _ = self._prepare(image)
         traces, _, _ = self._run(values[None], [None], None, Needs(), "logit", "gradient")
@@ -247,9 +248,24 @@ def load(
     )  # fmt: skip
 
 
-def explain(model: str | os.PathLike[str] | bytes, image: Any, target: int | str | None = None, **options: Any) -> Any:
-    """One call: load a model and explain an image (or a batch) with it."""
-    return load(model).explain(image, target, **options)
+@overload
+def explain(
+    model: str | os.PathLike[str] | bytes, image: ImageLike, target: int | str | None = None, **options: Any
+) -> Explanation: ...
+
+
+@overload
+def explain(
+    model: str | os.PathLike[str] | bytes, image: Array, target: Any = None, **options: Any
+) -> list[Explanation]: ...
+
+
+def explain(
+    model: str | os.PathLike[str] | bytes, image: Any, target: Any = None, **options: Any
+) -> Explanation | list[Explanation]:
+    """One call: load a model and explain an image (or each of a preprocessed batch) with it."""
+    found: Explanation | list[Explanation] = load(model).explain(image, target, **options)
+    return found
 
 
 def inspect(model: str | os.PathLike[str] | bytes, *, size: Size | None = None) -> Architecture:
