@@ -98,6 +98,7 @@ for fixed in (True, False):
 
         case("Gather", (W, I(index, fixed)), select, axis=1)
 case("Gather", (X((3, 4)), I([2, 1], False, np.int32)), lambda x, i: x[i.long()])
+case("Gather", (X((B, 4)), I([[2, 0], [10, 2]])), lambda x, i: x[i], opsets=since(16))  # rows of an open batch
 ELEMENTS = [[[0, 1, 2, 2], [1, 0, 0, 0]]] * B
 case("GatherElements", (W, I(ELEMENTS, False)), lambda x, i: x.gather(1, i), opsets=since(16), axis=1)
 case("GatherND", (W, I([[0, 1], [1, 2], [0, 1]], False)), lambda x, i: x[i[:, 0], i[:, 1]], opsets=since(16))

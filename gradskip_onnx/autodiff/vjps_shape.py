@@ -177,6 +177,10 @@ def pad(n: Node, g: Sym) -> Out:
 def gather(n: Node, g: Sym) -> Out:
     x, index = n.x[0], n.x[1]
     axis = n.attrs.get("axis", 0) % x.rank
+    if axis == 0 and x.dims[0] is None and n.opset >= SCATTER_ADD_OPSET:
+        wide = g.cast(np.float32) if g.dtype == np.float16 else g  # half precision cannot be added up on the CPU
+        zeros, places = n.emit.zeros_like(x).cast(wide.dtype), index.cast(np.int64).unsqueeze(index.rank)
+        return n.emit.op("ScatterND", zeros, places, wide, dims=x.dims, reduction="add"), None
     size = fixed(n, x.dims[axis], "size along the axis")
     if index.rank == 0:
         g = g.unsqueeze(axis)
