@@ -411,9 +411,10 @@ def test_classes_and_distilled_heads(folder):
     name = "deit_tiny_distilled_patch16_224"
     result = run(name, "-o", path, "--random-weights", "--size", 32, "--classes", 5, "--plain")
     exportable = load(Request(name, size=(32, 32), classes=5, random_weights=True))
+    module: Any = exportable.module
     images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    tokens = exportable.module.forward_features(images)
-    average = (exportable.module.head(tokens[:, 0]) + exportable.module.head_dist(tokens[:, 1])) / 2
+    tokens = module.forward_features(images)
+    average = (module.head(tokens[:, 0]) + module.head_dist(tokens[:, 1])) / 2
     found = open_session(onnx.load(path), None, "cpu").run(["logits"], {"pixel_values": images.numpy()})
 
     assert result.exit_code == 0, result.output
@@ -482,7 +483,7 @@ def test_report_shows_the_largest_differences(whole):
 
 def test_failed_check_exits_with_5_and_keeps_the_file(tmp_path, monkeypatch):
     """The torch model is changed between tracing and verifying; the file is then wrong for it."""
-    honest = pipeline.verify
+    honest = verify.verify
 
     def disturbed(path, exportable):
         with torch.no_grad():

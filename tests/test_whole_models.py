@@ -76,9 +76,9 @@ def model(name, size, checkpoint):
         with torch.no_grad():
             for parameter in exportable.module.parameters():
                 if parameter.ndim == 1:
-                    parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+                    parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
                 else:
-                    parameter *= 2.0
+                    parameter.mul_(2.0)
     return exportable
 
 

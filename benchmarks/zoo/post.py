@@ -52,7 +52,7 @@ def fuse(work: Work, model_type: str) -> None:
 
 
 def slim(work: Work) -> None:
-    import onnxslim  # type: ignore[import-untyped]
+    import onnxslim
 
     onnx.save(onnxslim.slim(str(work.before)), work.after)
 
