@@ -13,11 +13,10 @@ from ..errors import UnsupportedModelError
 from ..types import Array, Block, Grid, Proof
 from .layouts import arrange, batch_of, restore
 from .patterns import ROUNDERS
-from .probes import CUT, Bench, Cell, find_places, locality, open_bench, stir
+from .probes import CUT, QUANTISED_LEAK, Bench, Cell, find_places, locality, open_bench, stir
 from .rehearsal import Rehearsal
 
 LEAK = 1e-3  # scores that must not move may do so by this share of those that must: rounding
-QUANTISED_LEAK = 0.05  # a dynamic scale is found from all tokens: moving one shifts the rounding of every other
 
 
 def prove_places(

@@ -19,6 +19,7 @@ from ..types import Array, Grid, Proof
 CUT = "gradskip/cut/"
 STIR = 3.0  # standard deviations: large enough to be seen in half precision
 STILL = 1e-4  # a token that moves by less than this share of the others does not move: rounding
+QUANTISED_LEAK = 0.05  # a dynamic scale is found from all tokens: moving one shifts the rounding of every other
 Cell = tuple[int, int]
 
 
