@@ -33,16 +33,21 @@ def differentiate(exportable: Exportable, images: Array, classes: Array | None, 
 
     The score is the logit of the class; for segmentation its mean over the pixels that `predictions`, logits
     (B, C, h, w), give to the class, over all pixels where there are none. The predictions are handed in because two
-    nearly equal logits may fall either way.
+    nearly equal logits may fall either way. Computed in float64: in float32 torch's own rounding now and then puts a
+    unit of a ReLU on the wrong side of its kink, and a sound file would look wrong.
     """
     import torch
 
-    with torch.set_grad_enabled(classes is not None), _watch(exportable.blocks) as seen:
-        logits = exportable.module(torch.from_numpy(images))
-        if classes is not None:
-            weights = seed(logits.detach().numpy() if predictions is None else predictions, classes)
-            (logits * torch.from_numpy(weights)).sum().backward()
-    exportable.module.zero_grad(set_to_none=True)
+    try:
+        exportable.module.double()
+        with torch.set_grad_enabled(classes is not None), _watch(exportable.blocks) as seen:
+            logits = exportable.module(torch.from_numpy(images).double())
+            if classes is not None:
+                weights = seed(logits.detach().numpy() if predictions is None else predictions, classes)
+                (logits * torch.from_numpy(weights)).sum().backward()
+        exportable.module.zero_grad(set_to_none=True)
+    finally:
+        exportable.module.float()
     return Oracle(
         logits=logits.detach().numpy(),
         attention=[_array(tensor) for tensor in seen.attention],
