@@ -17,6 +17,7 @@ PATCHES = (SIZE // PATCH) ** 2
 INIT = "jax"  # Glorot; the other choice, a fixed deviation of 0.02, starts a narrow network almost dead
 COVERED = 0.25  # a patch shows the object if the mask covers this share of it
 
+# What the two classifiers share.
 VIT: dict[str, Any] = {"img_size": SIZE, "patch_size": PATCH, "num_classes": len(CLASSES), "weight_init": INIT}
 
 Logits = Tensor | tuple[Tensor, ...]
@@ -104,14 +105,11 @@ def build_vit() -> nn.Module:
     from timm.models.vision_transformer import VisionTransformer
 
     model = VisionTransformer(
-        img_size=SIZE,
-        patch_size=PATCH,
+        **VIT,
         embed_dim=96,
         depth=6,
         num_heads=4,
         mlp_ratio=1.5,
-        num_classes=len(CLASSES),
-        weight_init=INIT,
     )
     return Student(model, 96, special=1)
 
@@ -120,14 +118,11 @@ def build_deit() -> nn.Module:
     from timm.models.deit import VisionTransformerDistilled
 
     model = VisionTransformerDistilled(
-        img_size=SIZE,
-        patch_size=PATCH,
+        **VIT,
         embed_dim=64,
         depth=5,
         num_heads=2,
         mlp_ratio=2.0,
-        num_classes=len(CLASSES),
-        weight_init=INIT,
     )
     model.set_distilled_training(True)
     return Student(model, 64, special=2)

@@ -14,8 +14,6 @@ import onnx_graphsurgeon as gs
 from .lowerings import Outputs, attend, lowering, refuse_unless
 from .write import Write, given
 
-Triple = tuple[gs.Tensor, gs.Tensor, gs.Tensor | None]  # values, scale, zero point
-
 
 def real(w: Write, n: gs.Node, first: int, **attrs: Any) -> gs.Tensor:
     """The real numbers behind the quantised input whose values, scale and zero point start at `first`."""
