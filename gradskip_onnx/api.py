@@ -15,7 +15,7 @@ from PIL import Image
 from . import heatmap, runtime
 from .bundle import notes
 from .classes import Candidate, find_class, rank
-from .errors import InputError
+from .errors import InputError, UnsupportedModelError
 from .graph.architecture import Reading, read
 from .graph.load import load as load_source
 from .images import Picture, open_picture, upright_rgb
@@ -23,6 +23,7 @@ from .methods import METHODS, Method
 from .plan import build
 from .preprocess import Geometry, Preprocess, Size, prepare, resolve
 from .regions import Region, weigh
+from .repeats import Repeats, Request
 from .session import Session, open_session
 from .sidecar import beside
 from .types import Architecture, Array, Needs, Plan, Relevance, Source, Trace
@@ -61,12 +62,12 @@ class Explainer:
     device: str = "auto"
     require_device: bool = False
     threads: int | None = None
-    opened: dict[Any, tuple[Plan, Session]] = field(default_factory=dict)
+    opened: dict[Request, tuple[Plan, Session]] = field(default_factory=dict)
 
     @property
     def provider(self) -> str:
         """The provider that really runs the model."""
-        _, session = next(iter(self.opened.values()), None) or self._open(Needs(), "logit", "gradient")
+        _, session = next(iter(self.opened.values()), None) or self._open(Request(Needs()))
         return session.provider
 
     @overload
@@ -107,7 +108,7 @@ class Explainer:
     def classify(self, image: ImageLike) -> tuple[Candidate, ...]:
         """The classes the model leans to most, strongest first."""
         values, _ = self._prepare(image)
-        traces, _, _ = self._run(values[None], [None], None, Needs(), "logit", "gradient")
+        traces, _, _ = self._run(values[None], [None], None, Request(Needs()))
         return rank(traces[0].logits, self.labels)[:TOP]
 
     def _prepare(self, image: Any) -> tuple[Array, Geometry]:
@@ -135,12 +136,16 @@ class Explainer:
         settings: Any, region: Region | None, score: str,
     ) -> list[Explanation]:  # fmt: skip
         """Plan, run, propagate, upsample."""
+        if reason := row.refuses(self.architecture):
+            raise UnsupportedModelError("method", f"method {row.name} cannot explain this model: {reason}")
         regions = self._regions(region, geometries)
-        traces, session, timings = self._run(images, targets, regions, row.needs(settings), score, row.ruleset)
+        request = Request(row.needs(settings), row.seed(settings) or score, row.rules(settings))
+        traces, session, timings = self._run(images, targets, regions, request)
         found = []
-        for trace, geometry in zip(traces, geometries, strict=True):
+        for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):
             began = time.perf_counter()
-            relevance = row.run(trace, self.architecture, settings)
+            asked = Repeats(self._again, trace, None if regions is None else regions[at], request)
+            relevance = row.run(trace, self.architecture, settings, asked)
             placed = geometry.place(heatmap.resize(relevance.scores, self.architecture.input_dims[1:]))
             ranked = rank(trace.logits, self.labels)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)
@@ -161,11 +166,10 @@ class Explainer:
         return found
 
     def _run(
-        self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, needs: Needs,
-        score: str, ruleset: str,
-    ) -> tuple[list[Trace], Session, dict[str, float]]:  # fmt: skip
+        self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: Request
+    ) -> tuple[list[Trace], Session, dict[str, float]]:
         began = time.perf_counter()
-        plan, session = self._open(needs, score, ruleset)
+        plan, session = self._open(request)
         opened = time.perf_counter()
         fixed = self.reading.facts[self.architecture.input].dims[0]
         dtype = self.reading.facts[self.architecture.input].dtype
@@ -181,16 +185,20 @@ class Explainer:
         timings = {"open": opened - began, "run": (time.perf_counter() - opened) / len(images)}
         return traces[: len(images)], session, timings
 
-    def _open(self, needs: Needs, score: str, ruleset: str) -> tuple[Plan, Session]:
-        """The plan and session for some needs; made once."""
-        key = (needs, score, ruleset)
-        if key not in self.opened:
-            plan = build(self.source, self.reading, needs, score=score, ruleset=ruleset)
+    def _again(
+        self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: Request
+    ) -> list[Trace]:
+        return self._run(images, targets, regions, request)[0]
+
+    def _open(self, request: Request) -> tuple[Plan, Session]:
+        """The plan and session for a request; made once."""
+        if request not in self.opened:
+            plan = build(self.source, self.reading, request.needs, score=request.score, rules=request.rules)
             session = open_session(
                 plan.model, plan.folder, self.device, require_device=self.require_device, threads=self.threads
             )
-            self.opened[key] = replace(plan, model=type(plan.model)()), session  # the session has its own copy
-        return self.opened[key]
+            self.opened[request] = replace(plan, model=type(plan.model)()), session  # the session has its own copy
+        return self.opened[request]
 
     def _regions(self, region: Region | None, geometries: Sequence[Geometry]) -> list[Array] | None:
         if region is None:

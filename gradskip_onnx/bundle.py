@@ -28,7 +28,7 @@ from .version import __version__
 KEY = "gradskip_onnx"
 FORMAT = 1
 EXPLAIN = "explain"  # bool input, default true; false: only the forward pass is computed
-EVERYTHING = Needs(attention=True, tokens_in=True, tokens_out=True, tokens_out_gradients=True)
+EVERYTHING = Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")
 LARGEST_INLINE = 1_500_000_000  # bytes of weights; a protobuf file ends at 2 GiB and the graph needs room too
 BLOCK_OUTPUTS = {"attention": "attention", "input": "tokens_in", "output": "tokens_out"}
 

@@ -63,11 +63,11 @@ def predicted(logits: Array) -> Array:
 
 
 def _layouts(architecture: Architecture) -> dict[str, str]:
-    """The layout of every tensor that a block names."""
-    layouts: dict[str, str] = {}
+    """The layout of the image and of every tensor that a block names."""
+    layouts: dict[str, str] = {architecture.input: architecture.input_layout}
     for block in architecture.blocks:
         layouts[block.attention] = block.attention_layout
-        layouts |= {block.tokens_in: block.tokens_layout, block.branch: block.tokens_layout}
+        layouts |= dict.fromkeys((block.tokens_in, block.branch, block.normed), block.tokens_layout)
         layouts[block.tokens_out] = block.output_layout
     return layouts
 

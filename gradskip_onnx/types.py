@@ -17,6 +17,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | None, ...]  # None: the dimension follows the batch size
 Grid = tuple[int, int]  # rows, columns
 Task = Literal["classification", "segmentation"]
+Which = Literal["", "first", "last", "all"]  # of which blocks something is wanted
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -86,6 +87,7 @@ class Block:
     tokens_out: str
     attention: str
     branch: str  # what the attention adds to the residual stream
+    normed: str  # what the attention reads: tokens_in after the norm in front of it, or tokens_in itself
     heads: int
     grid: Grid
     reduction: int = 1  # each key stands for a square of this many tokens a side
@@ -119,16 +121,19 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a method wants to see of a pass; nobody else decides what is exposed."""
+    """What a method wants to see of a pass, and of which blocks; nobody else decides what is exposed."""
 
-    attention: bool = False
-    tokens_in: bool = False
-    tokens_out: bool = False
-    branch: bool = False
-    attention_gradients: bool = False
-    tokens_in_gradients: bool = False
-    tokens_out_gradients: bool = False
-    branch_gradients: bool = False
+    attention: Which = ""
+    tokens_in: Which = ""
+    tokens_out: Which = ""
+    branch: Which = ""
+    normed: Which = ""
+    attention_gradients: Which = ""
+    tokens_in_gradients: Which = ""
+    tokens_out_gradients: Which = ""
+    branch_gradients: Which = ""
+    normed_gradients: Which = ""
+    input_gradients: bool = False  # at the pixels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,8 +145,6 @@ class Plan:
     logits: str
     values: Mapping[str, str]
     gradients: Mapping[str, str]
-    ruleset: str
-    score: str
     target_input: str | None = None  # (B,) int64, negative: the predicted class
     region_input: str | None = None  # (B, h, w) float32 pixel weights, negative: the pixels predicted as the class
     target_output: str | None = None  # (B,) int64, the class whose score was differentiated
@@ -149,9 +152,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """One image's pass, in canonical order: tokens (N, d), attention (heads, N, keys) or (heads, windows, q, k)."""
+    """One image's pass, in canonical order: tokens (N, d), attention (heads, N, keys) or (heads, windows, q, k).
 
-    input: Array  # as fed to the model, without the batch axis
+    Gradients lie in the order of what they belong to; that of the image is (channels, height, width).
+    """
+
+    input: Array  # (channels, height, width), as fed to the model
     logits: Array  # (classes,) or (classes, h, w)
     target: int
     values: Mapping[str, Array]
@@ -171,7 +177,7 @@ class BlockFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relevance:
-    """Token scores of one image on its patch grid."""
+    """Scores of one image: one for each patch, or one for each pixel where a method reaches them."""
 
     scores: Array  # (rows, columns)
     method: str

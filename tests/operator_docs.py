@@ -52,7 +52,7 @@ def page() -> str:
 def rule_sets() -> list[str]:
     """A paragraph for each variant: which rules it replaces."""
     lines = ["## Rule sets", "", "`gradient` is the table above; the others replace some of its rules:", ""]
-    for name, rules in RULESETS.items():
+    for name, rules in ((name, table()) for name, table in RULESETS.items()):
         replaced = sorted(op for op, rule in rules.items() if GRADIENT.get(op) is not rule)
         if replaced:
             lines.append(f"- `{name}`: {', '.join(replaced)}.")

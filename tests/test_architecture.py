@@ -18,6 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("outputs", "render", "colours", "bundle", "regions", "sidecar"),
     ("heatmap", "preprocess", "classes", "labels", "images"),
     ("methods",),
+    ("repeats",),
     ("runtime",),
     ("plan",),
     ("autodiff", "graph"),

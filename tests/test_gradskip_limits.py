@@ -186,10 +186,10 @@ def test_option_that_does_not_fit_the_model(model, options, message):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, Needs(attention=True, tokens_in=True, tokens_out=True, tokens_out_gradients=True)),
-        ({"tokens": "input"}, Needs(attention=True, tokens_in=True, tokens_in_gradients=True)),
-        ({"steps": 0}, Needs(tokens_out=True, tokens_out_gradients=True)),
-        ({"tokens": "branch"}, Needs(attention=True, tokens_in=True, branch=True, branch_gradients=True)),
+        ({}, Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")),
+        ({"tokens": "input"}, Needs(attention="all", tokens_in="all", tokens_in_gradients="all")),
+        ({"steps": 0}, Needs(tokens_out="all", tokens_out_gradients="all")),
+        ({"tokens": "branch"}, Needs(attention="all", tokens_in="all", branch="all", branch_gradients="all")),
     ],
 )
 def test_needs_no_more_than_it_reads(options, expected):

@@ -33,7 +33,9 @@ from gradskip_onnx.types import Array, Needs, Source
 AGREEMENT = 1e-4  # relative to the largest entry of the tensor; sums in another order reach about 1e-6 a dozen blocks
 # Exposing tensors keeps ONNX Runtime from fusing across them, so a sum may round differently in the last bits.
 SAME_LOGITS = 1e-6
-EVERYTHING = Needs(attention=True, tokens_in=True, tokens_out=True, attention_gradients=True, tokens_out_gradients=True)
+EVERYTHING = Needs(
+    attention="all", tokens_in="all", tokens_out="all", attention_gradients="all", tokens_out_gradients="all"
+)
 
 ASSETS = os.environ.get("GRADSKIP_ASSETS")
 REAL = Path(ASSETS or "") / "deit_tiny" / "deit_tiny_patch16_224.pth"

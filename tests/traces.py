@@ -111,6 +111,7 @@ def shown(layers: list[Layer], needs: Needs | None = None) -> tuple[Trace, Archi
             "tokens_out": f"out{at}",
             "attention": f"attention{at}",
             "branch": f"branch{at}",
+            "normed": f"normed{at}",
         }
         arrays: dict[str, tuple[Array, Array | None]] = {
             "tokens_in": (layer.came_in, layer.d_in),

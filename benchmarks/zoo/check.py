@@ -24,7 +24,7 @@ from .build import QUANTISED, Task, failure_path, logits_of, model_path, referen
 from .families import FAMILIES
 from .plan import File
 
-NEEDS = Needs(tokens_out=True, tokens_out_gradients=True)
+NEEDS = Needs(tokens_out="all", tokens_out_gradients="all")
 
 
 @dataclass(frozen=True, slots=True)

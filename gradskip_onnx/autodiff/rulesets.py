@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from gradskip_onnx.autodiff import (  # noqa: F401  (they fill the table)
@@ -14,12 +15,27 @@ from gradskip_onnx.autodiff import (  # noqa: F401  (they fill the table)
 )
 from gradskip_onnx.autodiff.conservative import CONSERVATIVE
 from gradskip_onnx.autodiff.rules import VJPS, Rule
+from gradskip_onnx.errors import InputError
 
 GRADIENT: dict[str, Rule] = VJPS
 
-RULESETS: Mapping[str, Mapping[str, Rule]] = MappingProxyType(
+RULESETS: Mapping[str, Callable[..., Mapping[str, Rule]]] = MappingProxyType(
     {
-        "gradient": GRADIENT,
-        "conservative": GRADIENT | CONSERVATIVE,
+        "gradient": lambda: GRADIENT,
+        "conservative": lambda: GRADIENT | CONSERVATIVE,
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The choice of a table and, where it has numbers to set, of those."""
+
+    name: str
+    settings: tuple[tuple[str, float], ...] = ()
+
+    def table(self) -> Mapping[str, Rule]:
+        """The rules chosen."""
+        if self.name not in RULESETS:
+            raise InputError(f"unknown rule set {self.name!r}; known: {', '.join(sorted(RULESETS))}")
+        return RULESETS[self.name](**dict(self.settings))

@@ -49,7 +49,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
         raise UnsupportedModelError("no-attention", _nothing_found(unmatched), unmatched)
     logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
     values = _look(rehearsal, found, logits, graph)
-    blocks = [measure(f, i, facts, shapes, image.batch or 1) for i, f in enumerate(found)]
+    blocks = [measure(f, i, lookup, facts, shapes, image.batch or 1) for i, f in enumerate(found)]
     blocks = link(blocks, found, lookup, facts)
     queries = {block.index: entry.match.query for block, entry in zip(blocks, found, strict=True)}
     blocks, windowed = find_windows(graph, blocks, queries, values, source.folder)
@@ -94,7 +94,7 @@ def _look(rehearsal: Rehearsal, found: Sequence[Found], logits: str, graph: gs.G
     for entry in found:
         match = entry.match
         names += [match.attention, match.scores, match.query, match.operand, match.value, match.context]
-        names += [name for add in (entry.skip, *entry.chain) for name in (add.skip, add.branch, add.out)]
+        names += [name for add in (entry.skip, *entry.chain) for name in (add.skip, add.operand, add.branch, add.out)]
     images = rehearsal.image.probe(rehearsal.size, rehearsal.image.batch or 1)
     values = rehearsal.values(names, images)
     if not np.isfinite(values[logits].astype(np.float64)).all():

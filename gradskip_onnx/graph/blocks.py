@@ -10,6 +10,7 @@ from ..errors import UnsupportedModelError
 from ..types import Block, Mismatch, TensorFact
 from .index import Index
 from .layouts import attention_layout, token_count, token_layouts
+from .normed import find_normed
 from .patterns import Attention, Residual, find_attention, find_skip, follow_stream
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -34,10 +35,25 @@ def find_blocks(lookup: Index) -> tuple[list[Found], list[Mismatch]]:
             unmatched.append(skip)
         else:
             found.append(Found(match, skip, tuple(follow_stream(lookup, skip.out, attentions))))
+    kept = {entry.match.node for entry in found}
+    _refuse_gaps(lookup, [match for match in attentions if match.node not in kept], found, unmatched)
     return found, unmatched
 
 
-def measure(entry: Found, number: int, facts: Mapping[str, TensorFact], shapes: Shapes, batch: int) -> Block:
+def _refuse_gaps(
+    lookup: Index, outside: Sequence[Attention], found: Sequence[Found], unmatched: Sequence[Mismatch]
+) -> None:
+    """After the last block an attention outside the stream pools; before one, it is a block that was not understood."""
+    for match in outside:
+        after = next((entry for entry in found if lookup.follows(entry.match.scores, match.context)), None)
+        if after is not None:
+            reason = f"it lies in no residual stream, and the attention at {after.match.node!r} follows from it"
+            raise UnsupportedModelError("no-residual", f"attention at node {match.node!r}: {reason}", unmatched)
+
+
+def measure(
+    entry: Found, number: int, lookup: Index, facts: Mapping[str, TensorFact], shapes: Shapes, batch: int
+) -> Block:
     """Heads, layouts, windows and key reduction of one block, from the shapes of its tensors."""
     name, stream = entry.match.attention, entry.skip.skip
     layout = attention_layout(facts[name].dims, shapes[name], batch)
@@ -64,6 +80,7 @@ def measure(entry: Found, number: int, facts: Mapping[str, TensorFact], shapes: 
         tokens_out=last,
         attention=name,
         branch=entry.skip.branch,
+        normed=find_normed(lookup, stream, entry.match.query, facts),
         heads=heads,
         grid=(0, 0),  # asked of the model later
         reduction=_reduction(entry, queries, keys, windows),

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..types import Array, Dims
 
-CANONICAL = ("bnd", "byxd", "bhqk", "bhwqk")
+CANONICAL = ("bnd", "byxd", "bhqk", "bhwqk", "bchw")
 
 
 def axes_of(layout: str) -> list[str]:

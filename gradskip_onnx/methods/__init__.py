@@ -6,23 +6,42 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..types import Architecture, Needs, Relevance, Trace
+from ..autodiff.rulesets import Rules
+from ..autodiff.seeds import Seed
+from ..types import Architecture, Needs, Relevance, Trace, Which
+from .passes import Passes
+
+Run = Callable[[Trace, Architecture, Any, Passes], Relevance]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Passes through the model for one image: forward ones, and backward ones on top of them."""
+
+    forwards: int
+    backwards: int = 0
+    note: str = ""  # where the numbers depend on the image, or a pass is shorter than a whole one
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One row: `run(trace, architecture, options)` turns a pass into token scores.
+    """One row: `run(trace, architecture, options, passes)` turns a pass, and further ones it asks for, into scores.
 
-    `options` is a frozen dataclass whose fields are the named options, each with `metadata={"help": ...}`;
-    `needs(options)` says what the pass must expose.
+    `options` is a frozen dataclass whose fields are the named options, each with `metadata={"help": ...}`. Everything
+    else is a function of them: what the pass must expose, by which rules it is differentiated, what is differentiated
+    (None: the score the user chose) and what it costs. `refuses` says why a model cannot be explained in this way.
     """
 
     name: str
     summary: str
+    reference: str
     options: type[Any]
     needs: Callable[[Any], Needs]
-    run: Callable[[Trace, Architecture, Any], Relevance]
-    ruleset: str = "gradient"
+    run: Run
+    cost: Callable[[Any], Cost]
+    rules: Callable[[Any], Rules] = lambda _: Rules("gradient")
+    seed: Callable[[Any], Seed | None] = lambda _: None
+    refuses: Callable[[Architecture], str] = lambda _: ""
 
 
 METHODS: dict[str, Method] = {}
@@ -34,6 +53,21 @@ def method(row: Method) -> Method:
         raise ValueError(f"method {row.name!r} is registered twice")
     METHODS[row.name] = row
     return row
+
+
+def one_pass(run: Callable[[Trace, Architecture, Any], Relevance]) -> Run:
+    """The function of a method that asks for no further passes."""
+    return lambda trace, architecture, options, _passes: run(trace, architecture, options)
+
+
+def every(wanted: bool) -> Which:
+    """All blocks, or none."""
+    return "all" if wanted else ""
+
+
+def ONE_PASS(_options: Any) -> Cost:
+    """One forward and one backward pass."""
+    return Cost(1, 1)
 
 
 from . import gradskip as gradskip  # noqa: E402  the rows are added when their files are read

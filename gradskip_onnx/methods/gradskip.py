@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import UnsupportedModelError
 from ..types import Architecture, Array, BlockFacts, Needs, Relevance, Trace, read_only
-from . import Method, method
+from . import ONE_PASS, Method, every, method, one_pass
 from .gates import GATES, share
 from .heads import Heads, chunks, weigh
 from .options import check, option
@@ -71,13 +71,13 @@ def needs(options: GradSkipOptions) -> Needs:
     reading, moves = READINGS[options.tokens], options.steps != 0
     by_branch, by_attention = moves and options.gate == "branch", moves and options.gate == "attention"
     return Needs(
-        attention=moves,
-        tokens_in=moves or reading == "tokens_in",
-        tokens_out=reading == "tokens_out" or by_branch,
-        branch=reading == "branch" or by_attention,
-        tokens_in_gradients=reading == "tokens_in" or (moves and options.flow == "input"),
-        tokens_out_gradients=reading == "tokens_out" or by_branch,
-        branch_gradients=reading == "branch" or by_attention,
+        attention=every(moves),
+        tokens_in=every(moves or reading == "tokens_in"),
+        tokens_out=every(reading == "tokens_out" or by_branch),
+        branch=every(reading == "branch" or by_attention),
+        tokens_in_gradients=every(reading == "tokens_in" or (moves and options.flow == "input")),
+        tokens_out_gradients=every(reading == "tokens_out" or by_branch),
+        branch_gradients=every(reading == "branch" or by_attention),
     )
 
 
@@ -221,8 +221,10 @@ GRADSKIP = method(
     Method(
         name="gradskip",
         summary="relevance carried back through weighted attention and gated skip paths",
+        reference="Buratti et al., Gradient-Skipping Relevance Propagation, as printed",
         options=GradSkipOptions,
         needs=needs,
-        run=gradskip,
+        run=one_pass(gradskip),
+        cost=ONE_PASS,
     )
 )

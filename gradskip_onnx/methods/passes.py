@@ -1,0 +1,28 @@
+"""Further passes through the model, for methods that ask it more than once about the same image and class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from ..types import Array, Trace
+
+
+class Passes(Protocol):
+    """Bound to one image, its class and, for segmentation, the pixels explained; batches are cut to size inside."""
+
+    def probabilities(self, images: Array) -> Array:
+        """(M, channels, H, W) -> (M,) float64: probability of the class; for segmentation its mean over the pixels."""
+
+    def scores(self, images: Array) -> Array:
+        """As `probabilities`, before the softmax."""
+
+    def traces(self, images: Array) -> Iterator[Trace]:
+        """A pass like the method's own (same needs, rules and seed) for each image, the class held fixed."""
+
+    def without_tokens(self, keep: Array) -> Array:
+        """(M, n) booleans -> (M,) float64: probability when the model reads only the patches kept.
+
+        Special tokens stay. Patches leave after the positional embedding and the sequence really gets shorter; raises
+        UnsupportedModelError("fixed-sequence") where the model's graph does not allow that.
+        """

@@ -1,0 +1,77 @@
+"""More passes about the image of a trace: what a method that asks again gets its answers from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .autodiff.rulesets import Rules
+from .autodiff.seeds import Seed
+from .types import Array, Needs, Trace
+
+AT_ONCE = 32  # images of a forward pass
+GRADIENTS_AT_ONCE = 8  # of a pass whose tensors are looked at: they must be held
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a pass is to show, of which score, differentiated by which rules."""
+
+    needs: Needs
+    score: str | Seed = "logit"
+    rules: Rules = Rules("gradient")
+
+
+Run = Callable[[Array, Sequence[int | None], Sequence[Array] | None, Request], list[Trace]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeats:
+    """`methods.Passes` for one image: the class is that of the trace, the pixels are those it explains."""
+
+    run: Run
+    trace: Trace
+    region: Array | None
+    request: Request
+
+    def probabilities(self, images: Array) -> Array:
+        return self._pooled(_softmax(self._logits(images)))
+
+    def scores(self, images: Array) -> Array:
+        return self._pooled(self._logits(images))
+
+    def traces(self, images: Array) -> Iterator[Trace]:
+        return self._passes(images, self.request, GRADIENTS_AT_ONCE)
+
+    def _logits(self, images: Array) -> Array:
+        forward = Request(Needs())
+        return np.stack([trace.logits for trace in self._passes(images, forward, AT_ONCE)]).astype(np.float64)
+
+    def _passes(self, images: Array, request: Request, step: int) -> Iterator[Trace]:
+        for start in range(0, len(images), step):
+            part = images[start : start + step]
+            regions = None if self.region is None else [self.region] * len(part)
+            yield from self.run(part, [self.trace.target] * len(part), regions, request)
+
+    def _pooled(self, values: Array) -> Array:
+        """(M, classes) or (M, classes, h, w) -> (M,): the class, over the pixels that the trace explains."""
+        of_class = values[:, self.trace.target]
+        if of_class.ndim == 1:
+            return np.asarray(of_class)
+        weights = self._pixels()
+        return np.asarray((of_class * weights).sum(axis=(1, 2)) / weights.sum())
+
+    def _pixels(self) -> Array:
+        """As the seed of the score has it: the region, else the pixels predicted as the class, else all."""
+        if self.region is not None and self.region.sum() > 0:
+            return self.region
+        predicted = self.trace.logits.argmax(axis=0) == self.trace.target
+        return predicted if predicted.any() else np.ones_like(predicted)
+
+
+def _softmax(logits: Array) -> Array:
+    """Over the class axis, the second."""
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
