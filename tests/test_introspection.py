@@ -187,3 +187,43 @@ def test_caller_keeps_the_model():
 
     assert source.model.SerializeToString() == before
     assert onnxruntime.InferenceSession(before).get_inputs()[0].name == "image"
+
+
+def round_operands(model: onnx.ModelProto, names: set[str], ops: set[str]) -> None:
+    """Quantise and dequantise the tensors named, for the readers of some kinds alone."""
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(0.05), "step"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.uint8(128), "centre"))
+    pairs = []
+    for place, node in enumerate(model.graph.node):
+        for position, name in enumerate(node.input):
+            if name in names and node.op_type in ops:
+                pairs.append((place, name))
+                node.input[position] = f"{name}/{place}/back"
+    for place, name in reversed(pairs):
+        there, back = f"{name}/{place}/there", f"{name}/{place}/back"
+        model.graph.node.insert(place, onnx.helper.make_node("DequantizeLinear", [there, "step", "centre"], [back]))
+        model.graph.node.insert(place, onnx.helper.make_node("QuantizeLinear", [name, "step", "centre"], [there]))
+
+
+@pytest.mark.parametrize("ops", [{"Add"}, {"LayerNormalization"}, {"Add", "LayerNormalization"}])
+def test_a_stream_that_is_rounded_on_one_way_is_still_the_stream(ops):
+    """Quantisers round what enters some operators: the skip, the branch, or each on its own."""
+    model = vit(Vit(depth=3))
+    plain = reading(model).architecture.blocks
+    round_operands(model, {block.tokens_in for block in plain}, ops)
+    found = reading(model).architecture
+
+    assert [b.attention for b in found.blocks] == [b.attention for b in plain]
+    assert not found.unmatched
+    assert [b.tokens_in for b in found.blocks] == [b.tokens_in for b in plain]
+
+
+def test_a_lost_block_is_refused():
+    """Without its residual add an attention in the middle is no block, and a map of the others would be wrong."""
+    model = vit(Vit(depth=3))
+    middle = reading(model).architecture.blocks[1]
+    (add,) = [n for n in model.graph.node if n.op_type == "Add" and set(n.input) == {middle.tokens_in, middle.branch}]
+    add.op_type, add.input[:] = "Identity", [middle.branch]
+    with pytest.raises(UnsupportedModelError) as refusal:
+        reading(model)
+    assert refusal.value.code == "no-residual"

@@ -46,10 +46,11 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """One residual add: out = skip + branch."""
+    """One residual add: out = operand + branch, where `operand` is the skip itself or the skip rounded to a grid."""
 
     node: str
     skip: str
+    operand: str
     branch: str
     out: str
 
@@ -142,10 +143,26 @@ def _residuals(index: Index, after: str) -> Iterator[Residual]:
         if node.op in ADDITIONS and len(node.inputs) == 2:
             a, b = (tensor.name for tensor in node.inputs)
             if a in index.activations and b in index.activations and index.follows(node.outputs[0].name, after):
-                if index.follows(b, a) and a != b:
-                    yield Residual(node.name, a, b, node.outputs[0].name)
-                elif index.follows(a, b) and a != b:
-                    yield Residual(node.name, b, a, node.outputs[0].name)
+                for operand, branch in ((a, b), (b, a)):
+                    skip = _bypassing(index, operand, branch)
+                    if skip is not None and skip != branch:
+                        yield Residual(node.name, skip, operand, branch, node.outputs[0].name)
+                        break
+
+
+def _bypassing(index: Index, operand: str, branch: str) -> str | None:
+    """What `branch` follows from of `operand`: the operand, or what it was before it was rounded for the add alone."""
+    skip: str | None = operand
+    while skip is not None and not index.follows(branch, skip):
+        skip = _unrounded(index, skip)
+    return skip
+
+
+def _unrounded(index: Index, tensor: str) -> str | None:
+    """The tensor that was quantised and dequantised to give this one."""
+    back = index.node(tensor)
+    there = index.node(back.inputs[0].name) if back is not None and back.op == "DequantizeLinear" else None
+    return there.inputs[0].name if there is not None and there.op == "QuantizeLinear" else None
 
 
 def _weighted(index: Index, start: str, end: str) -> bool:

@@ -67,7 +67,7 @@ def prove_stream(adds: Sequence[Residual], values: Mapping[str, Array]) -> list[
         Proof(
             "output minus branch is the residual input",
             add.out,
-            difference(values[add.out] - values[add.branch].astype(np.float64), values[add.skip]),
+            difference(values[add.out] - values[add.branch].astype(np.float64), values[add.operand]),
             rounding(values[add.out].dtype),
         )
         for add in adds
