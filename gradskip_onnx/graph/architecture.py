@@ -49,7 +49,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
         raise UnsupportedModelError("no-attention", _nothing_found(unmatched), unmatched)
     logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
     values = _look(rehearsal, found, logits, graph)
-    blocks = [measure(f, i, facts, shapes, image.batch or 1) for i, f in enumerate(found)]
+    blocks = [measure(f, i, lookup, facts, shapes, image.batch or 1) for i, f in enumerate(found)]
     blocks = link(blocks, found, lookup, facts)
     queries = {block.index: entry.match.query for block, entry in zip(blocks, found, strict=True)}
     blocks, windowed = find_windows(graph, blocks, queries, values, source.folder)

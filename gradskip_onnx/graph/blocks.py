@@ -10,6 +10,7 @@ from ..errors import UnsupportedModelError
 from ..types import Block, Mismatch, TensorFact
 from .index import Index
 from .layouts import attention_layout, token_count, token_layouts
+from .normed import find_normed
 from .patterns import Attention, Residual, find_attention, find_skip, follow_stream
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -50,7 +51,9 @@ def _refuse_gaps(
             raise UnsupportedModelError("no-residual", f"attention at node {match.node!r}: {reason}", unmatched)
 
 
-def measure(entry: Found, number: int, facts: Mapping[str, TensorFact], shapes: Shapes, batch: int) -> Block:
+def measure(
+    entry: Found, number: int, lookup: Index, facts: Mapping[str, TensorFact], shapes: Shapes, batch: int
+) -> Block:
     """Heads, layouts, windows and key reduction of one block, from the shapes of its tensors."""
     name, stream = entry.match.attention, entry.skip.skip
     layout = attention_layout(facts[name].dims, shapes[name], batch)
@@ -77,6 +80,7 @@ def measure(entry: Found, number: int, facts: Mapping[str, TensorFact], shapes: 
         tokens_out=last,
         attention=name,
         branch=entry.skip.branch,
+        normed=find_normed(lookup, stream, entry.match.query, facts),
         heads=heads,
         grid=(0, 0),  # asked of the model later
         reduction=_reduction(entry, queries, keys, windows),
