@@ -14,6 +14,9 @@ FOLDERS = {"gradskip_onnx": "gradskip_onnx", "exporters": "gradskip_onnx.exporte
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("exporters",),
+    ("studies",),
+    ("evaluation",),
+    ("metrics", "datasets"),
     ("api",),
     ("outputs", "render", "colours", "bundle", "regions", "sidecar"),
     ("heatmap", "preprocess", "classes", "labels", "images"),
@@ -25,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("session",),
     ("demo", "types", "errors", "version"),
 )
-APART = {("autodiff", "graph"), ("graph", "autodiff")}
+APART = {("autodiff", "graph"), ("graph", "autodiff"), ("metrics", "datasets"), ("metrics", "api")}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 TRAINING_FRAMEWORKS = {"torch", "torchvision", "timm", "transformers", "safetensors", "onnxscript"}

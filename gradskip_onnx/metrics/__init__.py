@@ -1,0 +1,12 @@
+"""Metrics of explanations: a table of rows that work on arrays and on a function that asks the model."""
+
+from __future__ import annotations
+
+from . import insertion_deletion as insertion_deletion  # rows are added when their files are read
+from .sample import BATCH, IGNORED, Box, Saliency, Sample, Score
+from .table import METRICS, Choice, Measured, Metric, choose, measure
+
+__all__ = [
+    "BATCH", "IGNORED", "METRICS", "Box", "Choice", "Measured", "Metric", "Saliency", "Sample", "Score", "choose",
+    "measure",
+]  # fmt: skip

@@ -1,0 +1,107 @@
+"""Insertion and Deletion: the probability of the class while its most relevant pixels come or go.
+
+RISE (Petsiuk et al., BMVC 2018) defined both; GradSkip reports their difference. Both curves are made in one go:
+the whole image and its substrate are an end of each, and are asked for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import heatmap
+from ..errors import InputError
+from ..methods.options import option
+from ..types import Array
+from .protocols import KINDS, PROTOCOLS, Protocol
+from .sample import Saliency, Sample, Score, ask
+from .substrates import TIES, Blur, Substrate
+from .table import Measured, Metric, metric
+
+SUBSTRATE_NAMES = ("usual", "mean", "black", "zero", "random", "blur")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the curves are drawn; 0 and `usual` leave a choice to the protocol."""
+
+    substrate: str = option(
+        "usual", "what removed pixels become; usual: mean, but RISE blurs or zeroes, TIS blurs", choices=SUBSTRATE_NAMES
+    )
+    protocol: str = option("canonical", "whose rules: end points, steps, ties, area", choices=tuple(PROTOCOLS))
+    steps: int = option(0, "parts in which the pixels change; 0: 28, but 224 for TIS, 12 for group", low=0, high=4096)
+    blur_size: int = option(0, "weights a side of the blur, an odd number; 0: 11, but 15 for group", low=0, high=255)
+    blur_sigma: float = option(0.0, "standard deviation of the blur in pixels; 0: 5, but 7 for group", low=0, high=100)
+
+
+def curves(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
+    """Both curves of one image, with their areas and the difference; T steps ask for 2 T images."""
+    protocol = PROTOCOLS[options.protocol]
+    rank = _ranks(sample, saliency, protocol)
+    cuts = protocol.cuts(rank.size, options.steps)
+    substrates = _substrates(protocol, options)
+    ends: dict[Substrate, Array] = {fill: fill(sample) for fill in substrates.values()}
+    at_ends = ask(score, [sample.image, *ends.values()])
+    clean, removed = at_ends[0], dict(zip(ends, at_ends[1:], strict=True))
+    between = ask(score, _between(sample.image, [ends[substrates[kind]] for kind in KINDS], rank, cuts[1:-1]))
+    found, areas = {}, {}
+    for kind, inner in zip(KINDS, np.split(between, len(KINDS)), strict=True):
+        bare = removed[substrates[kind]]
+        first, last = (bare, clean) if kind == "insertion" else (clean, bare)
+        found[kind] = protocol.shown(kind, cuts, np.array([first, *inner, last]))
+        areas[kind] = protocol.area(*found[kind])
+    numbers = {**areas, "difference": areas["insertion"] - areas["deletion"], "probability": float(clean)}
+    return Measured(numbers, found)
+
+
+def _ranks(sample: Sample, saliency: Saliency, protocol: Protocol) -> Array:
+    """(H, W): 0 for the most relevant pixel; equal ones stand in an order that only the sample's seed decides."""
+    nearest = protocol.resample == "nearest"
+    values = heatmap.resize(saliency.scores, sample.size, "nearest") if nearest else saliency.map
+    count = values.size
+    ties = np.arange(count)[::-1] if protocol.ties == "last" else _shuffled(sample.seed, count)
+    order = np.lexsort((ties, -values.reshape(-1).astype(np.float64)))
+    rank = np.empty(count, np.int64)
+    rank[order] = np.arange(count)
+    return rank.reshape(values.shape)
+
+
+def _shuffled(seed: int, count: int) -> Array:
+    return np.random.default_rng((seed, TIES)).permutation(count)
+
+
+def _substrates(protocol: Protocol, options: Options) -> dict[str, Substrate]:
+    """The substrate of each curve."""
+    size, sigma = options.blur_size or protocol.blur.size, options.blur_sigma or protocol.blur.sigma
+    if size % 2 == 0:
+        raise InputError(f"blur_size: got {size}, allowed: odd numbers, so that the blur has a middle")
+    blur = Blur(size, sigma, protocol.blur.folded)
+    known: dict[str, Substrate] = {**protocol.substrates, "blur": lambda sample: blur(sample.image)}
+    names = protocol.usual if options.substrate == "usual" else dict.fromkeys(KINDS, options.substrate)
+    return {kind: known[names[kind]] for kind in KINDS}
+
+
+def _between(image: Array, substrates: Sequence[Array], rank: Array, cuts: Array) -> Iterator[Array]:
+    """The changed images of both curves, one after the other; the `cut` most relevant pixels have changed."""
+    for kind, bare in zip(KINDS, substrates, strict=True):
+        start, finish = (bare, image) if kind == "insertion" else (image, bare)
+        for cut in cuts:
+            yield np.where(rank < cut, finish, start)
+
+
+def _passes(options: Any) -> int:
+    protocol = PROTOCOLS[options.protocol]
+    distinct = set(protocol.usual.values()) if options.substrate == "usual" else {options.substrate}
+    return 2 * ((options.steps or protocol.steps) - 1) + 1 + len(distinct)
+
+
+def _row(name: str, summary: str, better: Any, lowest: float, term: str) -> Metric:
+    return metric(Metric(name, summary, better, (lowest, 1.0), Options, curves, _passes, (term,)))
+
+
+_row("insertion", "area under the probability as relevant pixels appear on a substrate", "higher", 0.0, "insertion")
+_row("deletion", "area under the probability as relevant pixels are replaced by a substrate", "lower", 0.0, "deletion")
+_row("insertion-deletion", "Insertion minus Deletion on the same substrate", "higher", -1.0, "difference")

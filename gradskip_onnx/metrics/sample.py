@@ -1,0 +1,85 @@
+"""What every metric is given: an image with its ground truth, an explanation of it, and a way to ask the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InputError, ModelError
+from ..types import Array
+
+BATCH = 16  # changed images made and scored at a time: memory does not grow with the number of steps
+IGNORED = -1
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels of the model's input
+Score = Callable[[Array], Array]  # (M, C, H, W) -> (M,): the probability of the explained class
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One image and class; the same seed for every method makes their noise and their ties the same."""
+
+    id: str
+    image: Array  # (C, H, W) float32, normalised, as fed to the model
+    target: int  # the class explained
+    label: int | None = None
+    boxes: tuple[Box, ...] | None = None  # of objects of the class
+    mask: Array | None = None  # (H, W) whole numbers: 1 the class, 0 anything else, IGNORED unlabelled
+    mean: tuple[float, ...] = (0.0,)  # of the preprocessing, one a channel or one for all
+    std: tuple[float, ...] = (1.0,)
+    patch: int = 16  # side of the feature that is removed as one, in pixels: a token, or a square of small ones
+    seed: int = 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the model's input."""
+        return self.image.shape[-2], self.image.shape[-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Saliency:
+    """An explanation: `map` at the size of the model's input, `scores` as the method gave them, signs kept."""
+
+    map: Array  # (H, W)
+    scores: Array  # (rows, columns); a method that scores pixels gives the map itself
+
+
+def usable(saliency: Saliency, sample: Sample) -> Saliency:
+    """The explanation if it can be measured; NaN and infinity are a failure of the method, never a number."""
+    if saliency.map.shape != sample.size:
+        raise InputError(f"{sample.id}: a map of {saliency.map.shape} for an input of {sample.size}; resize it first")
+    if saliency.scores.ndim != 2 or 0 in saliency.scores.shape:
+        raise InputError(f"{sample.id}: scores need rows and columns, got an array of shape {saliency.scores.shape}")
+    for name, values in (("map", saliency.map), ("scores", saliency.scores)):
+        broken = int((~np.isfinite(values)).sum())
+        if broken:
+            raise InputError(f"{sample.id}: {broken} of {values.size} values of the {name} are NaN or infinite")
+    return saliency
+
+
+def ask(score: Score, images: Iterable[Array]) -> Array:
+    """The probability for each image, BATCH images at a time, as float64."""
+    found = [_scored(score, np.stack(part)) for part in _batches(images)]
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def _scored(score: Score, images: Array) -> Array:
+    values = np.asarray(score(images), dtype=np.float64)
+    if values.shape != (len(images),):
+        raise InputError(f"the score of {len(images)} images must be as many numbers, got an array of {values.shape}")
+    if not np.isfinite(values).all():
+        raise ModelError("the model's probability for a changed image is not a finite number")
+    return values
+
+
+def _batches(images: Iterable[Array]) -> Iterator[list[Array]]:
+    part: list[Array] = []
+    for image in images:
+        part.append(image)
+        if len(part) == BATCH:
+            yield part
+            part = []
+    if part:
+        yield part

@@ -1,0 +1,82 @@
+"""What removed pixels are replaced by: a table of substrates, each a function of the sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..types import Array
+from .sample import Sample
+
+NOISE, TIES = 1, 2  # streams of the sample's seed: noise does not change with the order of ties
+
+
+@dataclass(frozen=True, slots=True)
+class Blur:
+    """A Gaussian of `size` weights a side; RISE filters a delta inside the kernel and pads the image with zeros."""
+
+    size: int = 11
+    sigma: float = 5.0
+    folded: bool = False
+
+    def kernel(self) -> Array:
+        """The weights along one axis; they sum to 1."""
+        if not self.folded:
+            return _gaussian(self.size // 2, self.sigma)
+        reach = int(4 * self.sigma + 0.5)
+        place = np.arange(-reach, reach + 1) + self.size // 2
+        mirrored = place % (2 * self.size)  # d c b a | a b c d | d c b a
+        inside = np.minimum(mirrored, 2 * self.size - 1 - mirrored)
+        return np.bincount(inside, _gaussian(reach, self.sigma), self.size)
+
+    def __call__(self, image: Array) -> Array:
+        """Blur (C, H, W) along both axes."""
+        weights, values = self.kernel(), image.astype(np.float64)
+        for axis in (1, 2):
+            margin = [(0, 0)] * 3
+            margin[axis] = (self.size // 2, self.size // 2)
+            padded = np.pad(values, margin) if self.folded else np.pad(values, margin, mode="reflect")
+            length = values.shape[axis]
+            values = sum(
+                (w * padded.take(range(i, i + length), axis) for i, w in enumerate(weights)), np.zeros_like(values)
+            )
+        return values.astype(image.dtype)
+
+
+def _gaussian(reach: int, sigma: float) -> Array:
+    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
+    return np.asarray(weights / weights.sum())
+
+
+def mean(sample: Sample) -> Array:
+    """One number: the mean over all channels and pixels of the normalised image."""
+    return np.full_like(sample.image, sample.image.mean(dtype=np.float64))
+
+
+def black(sample: Sample) -> Array:
+    """A black picture as the model would be given it: (0 - mean) / std."""
+    level = -np.asarray(sample.mean) / np.asarray(sample.std)
+    return np.broadcast_to(level.reshape(-1, 1, 1), sample.image.shape).astype(sample.image.dtype)
+
+
+def zero(sample: Sample) -> Array:
+    """Zeros after normalisation; papers that say black often mean this, a grey."""
+    return np.zeros_like(sample.image)
+
+
+def normal(sample: Sample) -> Array:
+    """Standard normal noise a pixel and channel, the same for every method."""
+    rng = np.random.default_rng((sample.seed, NOISE))
+    return np.asarray(rng.standard_normal(sample.image.shape), sample.image.dtype)
+
+
+def uniform(sample: Sample) -> Array:
+    """Noise in [0, 1) after normalisation."""
+    rng = np.random.default_rng((sample.seed, NOISE))
+    return np.asarray(rng.random(sample.image.shape), sample.image.dtype)
+
+
+Substrate = Callable[[Sample], Array]
+SUBSTRATES: dict[str, Substrate] = {"mean": mean, "black": black, "zero": zero, "random": normal}
