@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from . import insertion_deletion as insertion_deletion  # rows are added when their files are read
+from . import faithfulness as faithfulness  # rows are added when their files are read
+from . import insertion_deletion as insertion_deletion
+from . import pointing as pointing
+from . import segmentation as segmentation
 from .sample import BATCH, IGNORED, Box, Saliency, Sample, Score
 from .table import METRICS, Choice, Measured, Metric, choose, measure
 

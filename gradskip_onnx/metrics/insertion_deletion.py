@@ -16,9 +16,10 @@ from .. import heatmap
 from ..errors import InputError
 from ..methods.options import option
 from ..types import Array
+from .order import ranks
 from .protocols import KINDS, PROTOCOLS, Protocol
 from .sample import Saliency, Sample, Score, ask
-from .substrates import TIES, Blur, Substrate
+from .substrates import Blur, Substrate
 from .table import Measured, Metric, metric
 
 SUBSTRATE_NAMES = ("usual", "mean", "black", "zero", "random", "blur")
@@ -58,19 +59,9 @@ def curves(sample: Sample, saliency: Saliency, score: Score, options: Options) -
 
 
 def _ranks(sample: Sample, saliency: Saliency, protocol: Protocol) -> Array:
-    """(H, W): 0 for the most relevant pixel; equal ones stand in an order that only the sample's seed decides."""
     nearest = protocol.resample == "nearest"
     values = heatmap.resize(saliency.scores, sample.size, "nearest") if nearest else saliency.map
-    count = values.size
-    ties = np.arange(count)[::-1] if protocol.ties == "last" else _shuffled(sample.seed, count)
-    order = np.lexsort((ties, -values.reshape(-1).astype(np.float64)))
-    rank = np.empty(count, np.int64)
-    rank[order] = np.arange(count)
-    return rank.reshape(values.shape)
-
-
-def _shuffled(seed: int, count: int) -> Array:
-    return np.random.default_rng((seed, TIES)).permutation(count)
+    return ranks(values, sample.seed, last_first=protocol.ties == "last")
 
 
 def _substrates(protocol: Protocol, options: Options) -> dict[str, Substrate]:

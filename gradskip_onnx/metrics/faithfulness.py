@@ -1,0 +1,72 @@
+"""Faithfulness Violation Test (Liu et al., ICML 2022): does the strongest patch act as its sign says?
+
+w is the weight of the patch with the largest |w|, D = p(x) - p(x without it); a violation is w D < 0. One patch is
+removed: a single pixel changes nothing a model could notice. The signs of the raw scores are needed; a map scaled to
+[0, 1] has lost them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import heatmap
+from ..methods.options import option
+from ..types import Array
+from .sample import Saliency, Sample, Score, ask
+from .substrates import SUBSTRATES, Blur, Substrate
+from .table import Measured, Metric, metric
+
+KNOWN: dict[str, Substrate] = SUBSTRATES | {"blur": lambda sample: Blur()(sample.image)}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is removed, and what stands there instead."""
+
+    substrate: str = option("mean", "what the removed patch becomes", choices=tuple(KNOWN))
+    patch: int = option(0, "side of the patch in pixels; 0: the token of the model", low=0, high=4096)
+
+
+def patch_weights(saliency: Saliency, size: tuple[int, int], side: int) -> Array:
+    """Mean of the raw scores over each patch; patches at the right and lower edge may be smaller."""
+    raw = heatmap.resize(saliency.scores, size, "nearest").astype(np.float64)
+    rows, columns = (np.arange(0, length, side) for length in size)
+    sums = np.add.reduceat(np.add.reduceat(raw, rows, axis=0), columns, axis=1)
+    heights, widths = np.diff([*rows, size[0]]), np.diff([*columns, size[1]])
+    return np.asarray(sums / np.outer(heights, widths))
+
+
+def violation(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
+    """1 where removing the strongest patch moves the probability against its sign; no change is no violation."""
+    side = options.patch or sample.patch
+    weights = patch_weights(saliency, sample.size, side)
+    row, column = np.unravel_index(np.abs(weights).argmax(), weights.shape)
+    where = slice(row * side, (row + 1) * side), slice(column * side, (column + 1) * side)
+    changed = sample.image.copy()
+    changed[:, *where] = KNOWN[options.substrate](sample)[:, *where]
+    clean, without = ask(score, [sample.image, changed])
+    weight, drop = float(weights[row, column]), float(clean - without)
+    numbers = {"violation": float(np.sign(weight) * np.sign(drop) < 0), "weight": weight, "drop": drop}
+    return Measured(numbers)
+
+
+def _passes(options: Any) -> int:
+    del options
+    return 2
+
+
+metric(
+    Metric(
+        name="faithfulness-violation",
+        summary="share of images whose strongest patch acts against its sign when it is removed",
+        better="lower",
+        span=(0.0, 1.0),
+        options=Options,
+        measure=violation,
+        passes=_passes,
+        terms=("violation",),
+    )
+)

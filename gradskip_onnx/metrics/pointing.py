@@ -1,0 +1,68 @@
+"""Pointing game as played in TIS: does the strongest pixel lie on the object, and how much of the map does?
+
+No tolerance around the object. An image whose object fills half of the frame or more does not count: a hit is luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..methods.options import option
+from ..types import Array
+from .sample import Box, Saliency, Sample, Score
+from .table import Measured, Metric, metric
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Which images count."""
+
+    largest: float = option(0.5, "share of the frame from which on an object is too large", low=0.0, high=1.0)
+
+
+def box_mask(boxes: Sequence[Box], size: tuple[int, int]) -> Array:
+    """The union of the boxes, corners cut down to whole pixels and clipped to the frame."""
+    mask = np.zeros(size, bool)
+    for left, top, right, bottom in boxes:
+        mask[max(int(top), 0) : max(int(bottom), 0), max(int(left), 0) : max(int(right), 0)] = True
+    return mask
+
+
+def _object(sample: Sample) -> Array:
+    """Where the object is; boxes are preferred to a mask, nothing known is nowhere."""
+    if sample.boxes is None and sample.mask is not None:
+        return np.equal(sample.mask, 1)
+    return box_mask(sample.boxes or (), sample.size)
+
+
+def point(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
+    """Hit (1 or 0) of the first maximum, and the share of the map's absolute sum on the object (0 for no sum)."""
+    del score
+    truth = _object(sample)
+    share = float(truth.mean())
+    if share == 0:
+        return Measured(excluded="no part of the object is in the frame")
+    if share >= options.largest:
+        return Measured(excluded=f"the object fills {share:.0%} of the frame")
+    strength = np.abs(saliency.map.astype(np.float64))
+    total = float(strength.sum())
+    hit = float(truth.reshape(-1)[saliency.map.argmax()])
+    return Measured({"hit": hit, "energy": float(strength[truth].sum()) / total if total else 0.0, "share": share})
+
+
+def _passes(options: Any) -> int:
+    del options
+    return 0
+
+
+def _row(name: str, summary: str, term: str) -> Metric:
+    needs = ("boxes", "mask")
+    return metric(Metric(name, summary, "higher", (0.0, 1.0), Options, point, _passes, (term,), needs=needs))
+
+
+_row("pointing-game", "share of images whose strongest pixel lies on the object", "hit")
+_row("pointing-energy", "share of the map's absolute sum that lies on the object", "energy")

@@ -1,0 +1,135 @@
+"""A map cut into object and background, against a mask: pixel accuracy, recall, IoU and mean IoU.
+
+The rule of the cut decides the numbers, and papers disagree on it or leave it open: every reading is here by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import heatmap
+from ..methods.options import option
+from ..types import Array
+from .order import ranks
+from .sample import IGNORED, Saliency, Sample, Score
+from .table import Measured, Metric, first, metric
+
+BINS = 256
+LEVEL = 0.75  # of "saliency greater than 0.75"
+
+
+def above_mean(values: Array, seed: int) -> Array:
+    """Chefer et al.: larger than the mean of the map."""
+    del seed
+    return np.greater(values, values.mean(dtype=np.float64))
+
+
+def above_level(values: Array, seed: int) -> Array:
+    """Larger than 0.75 of the way from the lowest to the highest value."""
+    del seed
+    return values > LEVEL
+
+
+def above_otsu(values: Array, seed: int) -> Array:
+    """From the level on that separates two classes best; it is the lower edge of a bin, so its own value belongs."""
+    del seed
+    return values >= otsu(values)
+
+
+def above_mov(values: Array, seed: int) -> Array:
+    """Larger than mean over variation, mean / (3 std), as PE-LRP offers it."""
+    del seed
+    return np.greater(values, values.mean(dtype=np.float64) / (3 * values.std(dtype=np.float64) + 1e-10))
+
+
+def _top(share: float) -> Callable[[Array, int], Array]:
+    def strongest(values: Array, seed: int) -> Array:
+        return ranks(values, seed) < round(share * values.size)
+
+    return strongest
+
+
+RULES: dict[str, Callable[[Array, int], Array]] = {
+    "mean": above_mean,
+    "value75": above_level,
+    "top75": _top(0.75),
+    "top25": _top(0.25),
+    "otsu": above_otsu,
+    "mov": above_mov,
+}
+
+
+def otsu(values: Array) -> float:
+    """The level in [0, 1] with the largest variance between what lies below and above it; 256 bins, first maximum."""
+    counts, edges = np.histogram(values, BINS, (0.0, 1.0))
+    centres = (edges[1:] + edges[:-1]) / 2
+    below = np.cumsum(counts)[:-1].astype(np.float64)
+    above = values.size - below
+    moment = np.cumsum(counts * centres)
+    gap = moment[:-1] / np.maximum(below, 1) - (moment[-1] - moment[:-1]) / np.maximum(above, 1)
+    return float(edges[1 + int((below * above * gap**2).argmax())])
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the map is cut."""
+
+    threshold: str = option("mean", "which pixels of the map count as object", choices=tuple(RULES))
+
+
+def compare(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
+    """Pixel counts of the cut map against the mask, unlabelled pixels left out."""
+    del score
+    if sample.mask is None:
+        return Measured(excluded="no mask")
+    labelled, truth = sample.mask != IGNORED, sample.mask == 1
+    if not truth.any():
+        return Measured(excluded="no pixel of the mask belongs to the class")
+    cut = RULES[options.threshold](heatmap.normalise(saliency.map), sample.seed) & labelled
+    found, wrong = int((cut & truth).sum()), int((cut & ~truth).sum())
+    area, total = int(truth.sum()), int(labelled.sum())
+    rest = total - area - wrong  # background found as background
+    numbers = {
+        "correct": found + rest,
+        "labelled": total,
+        "found": found,
+        "object": area,
+        "object_union": area + wrong,
+        "background": rest,
+        "background_union": total - found,
+        "iou": found / (area + wrong),
+    }
+    return Measured({name: float(value) for name, value in numbers.items()})
+
+
+def ratio(terms: Array) -> Array:
+    """Sum over sum, accumulated over the dataset."""
+    return terms[..., 0] / terms[..., 1]
+
+
+def mean_iou(terms: Array) -> Array:
+    """Mean of the accumulated IoU of object and background; a union of nothing is a perfect match."""
+    shared, union = terms[..., ::2], terms[..., 1::2]
+    return np.asarray(np.where(union > 0, shared / np.maximum(union, np.finfo(float).tiny), 1.0).mean(axis=-1))
+
+
+def _passes(options: Any) -> int:
+    del options
+    return 0
+
+
+def _row(name: str, summary: str, terms: tuple[str, ...], finish: Callable[[Array], Array]) -> Metric:
+    return metric(
+        Metric(name, summary, "higher", (0.0, 1.0), Options, compare, _passes, terms, finish, needs=("mask",))
+    )
+
+
+UNIONS = ("found", "object_union", "background", "background_union")
+_row("pixel-accuracy", "share of labelled pixels told right, over the dataset", ("correct", "labelled"), ratio)
+_row("pixel-recall", "share of the object's pixels found, over the dataset", ("found", "object"), ratio)
+_row("iou", "overlap of cut map and object over their union, mean over images", ("iou",), first)
+_row("miou", "mean IoU of object and background, accumulated over the dataset", UNIONS, mean_iou)
