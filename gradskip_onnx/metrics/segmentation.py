@@ -25,7 +25,7 @@ LEVEL = 0.75  # of "saliency greater than 0.75"
 def above_mean(values: Array, seed: int) -> Array:
     """Chefer et al.: larger than the mean of the map."""
     del seed
-    return np.greater(values, values.mean(dtype=np.float64))
+    return np.asarray(values > values.mean(dtype=np.float64))
 
 
 def above_level(values: Array, seed: int) -> Array:
@@ -43,7 +43,7 @@ def above_otsu(values: Array, seed: int) -> Array:
 def above_mov(values: Array, seed: int) -> Array:
     """Larger than mean over variation, mean / (3 std), as PE-LRP offers it."""
     del seed
-    return np.greater(values, values.mean(dtype=np.float64) / (3 * values.std(dtype=np.float64) + 1e-10))
+    return np.asarray(values > values.mean(dtype=np.float64) / (3 * values.std(dtype=np.float64) + 1e-10))
 
 
 def _top(share: float) -> Callable[[Array, int], Array]:
