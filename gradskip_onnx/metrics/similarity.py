@@ -1,0 +1,54 @@
+"""How alike two maps are: rank correlation, with and without signs, and structural similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .. import heatmap
+from ..errors import InputError
+from ..types import Array
+from .extras import needed
+from .statistics import spearman
+
+WINDOW = 7  # pixels a side over which structure is compared
+STABLE = (0.01**2, 0.03**2)  # C1, C2 of Wang et al. for values in [0, 1]
+
+
+def ranks_alike(one: Array, other: Array) -> float:
+    """Spearman's rank correlation of the pixels; a constant map shares no order with anything."""
+    return spearman(one.reshape(-1), other.reshape(-1)).statistic
+
+
+def absolute_ranks_alike(one: Array, other: Array) -> float:
+    """The same without signs."""
+    return ranks_alike(np.abs(one), np.abs(other))
+
+
+def ssim(one: Array, other: Array) -> float:
+    """Structural similarity (Wang et al. 2004) of both maps scaled to [0, 1]: mean over all whole windows."""
+    if min(one.shape) < WINDOW:
+        raise InputError(f"structural similarity needs {WINDOW}x{WINDOW} pixels or more, got {one.shape}")
+    a, b = (heatmap.normalise(values).astype(np.float64) for values in (one, other))
+    ndimage = needed("scipy.ndimage")
+
+    def local(values: Array) -> Array:
+        """Mean of each window that lies inside."""
+        edge = WINDOW // 2
+        return np.asarray(ndimage.uniform_filter(values, WINDOW)[edge:-edge, edge:-edge])
+
+    unbiased = WINDOW**2 / (WINDOW**2 - 1)
+    mean_a, mean_b = local(a), local(b)
+    var_a, var_b = unbiased * (local(a * a) - mean_a**2), unbiased * (local(b * b) - mean_b**2)
+    shared = unbiased * (local(a * b) - mean_a * mean_b)
+    c1, c2 = STABLE
+    above = (2 * mean_a * mean_b + c1) * (2 * shared + c2)
+    return float((above / ((mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2))).mean())
+
+
+SIMILARITIES: dict[str, Callable[[Array, Array], float]] = {
+    "spearman": ranks_alike,
+    "spearman_absolute": absolute_ranks_alike,
+    "ssim": ssim,
+}

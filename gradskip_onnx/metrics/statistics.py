@@ -1,0 +1,154 @@
+"""How sure a number is: bootstrap intervals of any metric, and the tests of the paper's ablation, by scipy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..methods.heads import GINI
+from ..types import Array
+from .extras import needed
+from .table import Measured, Metric
+
+RESAMPLES = 2000
+AT_ONCE = 1 << 20  # indices drawn at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A value and the range that holds it at the level asked for."""
+
+    value: float
+    low: float
+    high: float
+    count: int  # images that count
+
+
+@dataclass(frozen=True, slots=True)
+class Significance:
+    """A statistic and the probability of one as extreme if nothing were there."""
+
+    statistic: float
+    p: float
+
+
+NOTHING = Significance(0.0, 1.0)  # no spread, hence no evidence; scipy would answer NaN
+
+
+def interval(
+    row: Metric, many: Sequence[Measured], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval | None:
+    """Percentile bootstrap over images; None where every image is excluded."""
+    terms = [found for found in map(row.read, many) if found is not None]
+    if not terms:
+        return None
+    table = np.stack(terms)
+    low, high = _range(row.finish(_resampled(table, resamples, seed)), level)
+    return Interval(float(row.finish(table.mean(axis=0))), low, high, len(table))
+
+
+def paired(
+    row: Metric,
+    ours: Sequence[Measured],
+    theirs: Sequence[Measured],
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval | None:
+    """The difference of two methods on the same images; the same images are drawn for both."""
+    if len(ours) != len(theirs):
+        raise InputError(f"paired methods need the same images, got {len(ours)} and {len(theirs)} results")
+    pairs = [(row.read(a), row.read(b)) for a, b in zip(ours, theirs, strict=True)]
+    kept = [np.concatenate([a, b]) for a, b in pairs if a is not None and b is not None]
+    if not kept:
+        return None
+    table, width = np.stack(kept), len(row.terms)
+
+    def gap(means: Array) -> Array:
+        return np.asarray(row.finish(means[..., :width]) - row.finish(means[..., width:]))
+
+    low, high = _range(gap(_resampled(table, resamples, seed)), level)
+    return Interval(float(gap(table.mean(axis=0))), low, high, len(table))
+
+
+def _resampled(table: Array, resamples: int, seed: int) -> Array:
+    """(resamples, terms): the means of as many images drawn with repetition, a few draws at a time."""
+    rng = np.random.default_rng(seed)
+    count, step = len(table), max(1, AT_ONCE // len(table))
+    parts = [
+        table[rng.integers(count, size=(min(step, resamples - start), count))].mean(axis=1)
+        for start in range(0, resamples, step)
+    ]
+    return np.concatenate(parts)
+
+
+def _range(values: Array, level: float) -> tuple[float, float]:
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def spearman(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Significance:
+    """Rank correlation, average ranks for ties, p by the t approximation; equal values correlate with nothing."""
+    a, b = _columns(one, other)
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return NOTHING
+    return _significance(needed("scipy.stats").spearmanr(a, b))
+
+
+def anova(groups: Sequence[Sequence[float] | Array]) -> Significance:
+    """One-way: variance between the groups over variance inside them, which must not all be 0."""
+    columns = [np.asarray(group, np.float64) for group in groups]
+    if all(np.ptp(column) == 0 for column in columns):
+        raise InputError("an analysis of variance needs groups in which values differ; all of them are constant")
+    return _significance(needed("scipy.stats").f_oneway(*columns))
+
+
+def friedman(groups: Sequence[Sequence[float] | Array]) -> Significance:
+    """As anova, for groups measured on the same images, which is what they are; no less than three of them."""
+    columns = _columns(*groups)
+    if len(columns) < 3:
+        raise InputError(f"Friedman's test compares three or more groups, got {len(columns)}; use wilcoxon for two")
+    if all(np.array_equal(column, columns[0]) for column in columns):
+        return NOTHING
+    return _significance(needed("scipy.stats").friedmanchisquare(*columns))
+
+
+def wilcoxon(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Significance:
+    """Signed ranks of paired values, two-sided, equal pairs dropped."""
+    a, b = _columns(one, other)
+    if np.array_equal(a, b):
+        return NOTHING
+    return _significance(needed("scipy.stats").wilcoxon(a, b, zero_method="wilcox", alternative="two-sided"))
+
+
+def gini(attention: Array) -> Array:
+    """Sparsity of each head of (heads, queries, keys), all values of a head together."""
+    return GINI["head"]([attention])
+
+
+def entropy(attention: Array) -> Array:
+    """Shannon entropy in nats of each head, its values scaled to sum 1; 0 for a head of zeros."""
+    flat = attention.reshape(len(attention), -1).astype(np.float64)
+    total = flat.sum(axis=1, keepdims=True)
+    share = flat / np.where(total > 0, total, 1.0)
+    return np.asarray(-(share * np.log(np.where(share > 0, share, 1.0))).sum(axis=1)) + 0.0  # no -0
+
+
+def _columns(*values: Sequence[float] | Array) -> list[Array]:
+    columns = [np.asarray(column, np.float64) for column in values]
+    lengths = {column.shape for column in columns}
+    if len(lengths) != 1 or len(columns[0]) < 3:
+        raise InputError(f"a test of paired values needs three or more pairs, got columns of {sorted(lengths)}")
+    if not all(np.isfinite(column).all() for column in columns):
+        raise InputError("a test cannot be made on NaN or infinite values")
+    return columns
+
+
+def _significance(found: Any) -> Significance:
+    statistic, p = found
+    return Significance(float(statistic), float(p))
