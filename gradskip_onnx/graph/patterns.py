@@ -84,7 +84,7 @@ def _match(index: Index, anchor: Any) -> Attention | Mismatch:
         value=inputs[1 - place],
         context=context.outputs[0].name,
         attention_first=place == 0,
-        quantised=any(node.op in ROUNDERS for node in index.between(anchor.outputs[0].name, inputs[place])),
+        quantised=index.passes(anchor.outputs[0].name, inputs[place], ROUNDERS),
     )
 
 
@@ -125,11 +125,9 @@ def follow_stream(index: Index, start: str, attentions: Sequence[Attention]) -> 
     """The residual adds that follow `start` before the stream enters another attention."""
     chain: list[Residual] = []
     stream = start
+    contexts = index.makers(other.context for other in attentions)
     for add in _residuals(index, after=start):
-        closed = any(
-            index.follows(add.branch, other.context) and not index.follows(stream, other.context)
-            for other in attentions
-        )
+        closed = index.ancestry[add.branch] & contexts & ~index.ancestry[stream]
         on_stream = index.follows(add.skip, stream) and not _weighted(index, stream, add.skip)
         if on_stream and not closed and _weighted(index, add.skip, add.branch):
             chain.append(add)
@@ -139,10 +137,10 @@ def follow_stream(index: Index, start: str, attentions: Sequence[Attention]) -> 
 
 def _residuals(index: Index, after: str) -> Iterator[Residual]:
     """Additions of two activations below `after`, one operand being an ancestor of the other."""
-    for node in index.nodes[index.producer[after] + 1 :]:
-        if node.op in ADDITIONS and len(node.inputs) == 2:
+    for node in index.pick(index.below(after) & index.of(ADDITIONS)):
+        if len(node.inputs) == 2:
             a, b = (tensor.name for tensor in node.inputs)
-            if a in index.activations and b in index.activations and index.follows(node.outputs[0].name, after):
+            if a in index.activations and b in index.activations:
                 for operand, branch in ((a, b), (b, a)):
                     skip = _bypassing(index, operand, branch)
                     if skip is not None and skip != branch:
@@ -167,4 +165,4 @@ def _unrounded(index: Index, tensor: str) -> str | None:
 
 def _weighted(index: Index, start: str, end: str) -> bool:
     """Whether a product with weights stands between two tensors."""
-    return start != end and any(node.op in WEIGHTED for node in index.between(start, end))
+    return start != end and index.passes(start, end, WEIGHTED)
