@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import onnx_graphsurgeon as gs
 
 from .autodiff.emit import Emit, Sym
 from .autodiff.engine import backward
+from .autodiff.rules import Rule
 from .autodiff.rulesets import Rules
 from .autodiff.seeds import SEEDS, Seed
 from .errors import InputError
 from .graph.architecture import Reading
+from .graph.repeat_head import readable, repeat_head
 from .types import Architecture, Needs, Plan, Source, TensorFact
 
 TARGET, REGION = "target", "region"
@@ -38,13 +41,12 @@ def build(
     graph = reading.graph.copy()
     values = _wanted(architecture, needs, "")
     at = _wanted(architecture, needs, "_gradients") + [architecture.input] * needs.input_gradients
+    heads = _heads(graph, reading) if needs.readout_gradients else {}
     outputs = [*keep, architecture.logits, *values]
-    gradients: dict[str, str] = {}
-    inputs: dict[str, Any] = {}
-    chosen = None
-    if at:
-        graph, inputs, gradients, chosen = _differentiate(graph, reading, source.opset, at, score, rules)
-        outputs += [chosen, *gradients.values()]
+    added = _Added()
+    if at or heads:
+        added = _differentiate(graph, reading, source.opset, at, heads, score, rules.table())
+        outputs += [added.chosen, *added.gradients.values(), *added.readouts.values()]
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
     for tensor in graph.outputs:
@@ -52,16 +54,16 @@ def build(
             fact = reading.facts[tensor.name]
             tensor.dtype, tensor.shape = fact.dtype, list(fact.dims)
     graph.cleanup().toposort()
-    model = _finish(graph, source, inputs)
     return Plan(
-        model=model,
+        model=_finish(graph, source, added.inputs),
         folder=source.folder,
         logits=architecture.logits,
         values={name: name for name in values},
-        gradients=gradients,
-        target_input=TARGET if TARGET in inputs else None,
-        region_input=REGION if REGION in inputs else None,
-        target_output=chosen,
+        gradients=added.gradients,
+        readouts=added.readouts,
+        target_input=TARGET if TARGET in added.inputs else None,
+        region_input=REGION if REGION in added.inputs else None,
+        target_output=added.chosen or None,
     )
 
 
@@ -71,13 +73,34 @@ def _wanted(architecture: Architecture, needs: Needs, suffix: str) -> list[str]:
     return list(dict.fromkeys(getattr(block, kind) for kind, blocks in wanted for block in blocks))
 
 
+Heads = Mapping[str, tuple[str, Mapping[str, TensorFact]]]  # attention of a block -> scores, facts on what was added
+
+
+def _heads(graph: gs.Graph, reading: Reading) -> Heads:
+    """The head repeated behind every block whose tokens it can read."""
+    architecture = reading.architecture
+    return {block.attention: repeat_head(graph, architecture, reading.facts, block) for block in readable(architecture)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """What the backward pass added to a graph: inputs with their defaults, and names of outputs."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    gradients: Mapping[str, str] = field(default_factory=dict)
+    readouts: Mapping[str, str] = field(default_factory=dict)
+    chosen: str = ""
+
+
 def _differentiate(
-    graph: gs.Graph, reading: Reading, opset: Mapping[str, int], at: Iterable[str], score: str | Seed, rules: Rules
-) -> tuple[gs.Graph, dict[str, Any], dict[str, str], str]:
-    """Append the choice of the class and the backward pass."""
-    architecture, facts = reading.architecture, reading.facts
+    graph: gs.Graph, reading: Reading, opset: Mapping[str, int], at: Sequence[str], heads: Heads,
+    score: str | Seed, table: Mapping[str, Rule],
+) -> _Added:  # fmt: skip
+    """Append the choice of the class and the backward pass; all heads get the gradient of the model's own scores."""
+    architecture, facts = reading.architecture, dict(reading.facts)
+    for _, written in heads.values():
+        facts |= written
     build_seed = score if callable(score) else _named_seed(architecture, score)
-    table = rules.table()
     emit = Emit(graph, facts, opset["ai.onnx"])
     logits = emit.sym(architecture.logits)
     target = _input(emit, TARGET, TensorFact((None,), np.dtype(np.int64)))
@@ -87,8 +110,14 @@ def _differentiate(
         region = _input(emit, REGION, TensorFact((None, *logits.dims[2:]), np.dtype(np.float32)))
         inputs[REGION] = np.full((1, 1, 1), AUTOMATIC, np.float32)
     seed, chosen = build_seed(emit, logits, target, region)
-    found = backward(emit, of=architecture.logits, seed=seed, at=list(at), rules=table)
-    return graph, inputs, {name: sym.name for name, sym in found.items()}, chosen.name
+    found = backward(emit, of=architecture.logits, seed=seed, at=at, rules=table) if at else {}
+    own = {name: backward(emit, of=of, seed=seed, at=[name], rules=table)[name] for name, (of, _) in heads.items()}
+    return _Added(
+        inputs=inputs,
+        gradients={name: sym.name for name, sym in found.items()},
+        readouts={name: sym.name for name, sym in own.items()},
+        chosen=chosen.name,
+    )
 
 
 def _named_seed(architecture: Architecture, score: str) -> Seed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,33 +42,34 @@ class Repeats:
     def scores(self, images: Array) -> Array:
         return self._pooled(self._logits(images))
 
-    def traces(self, images: Array) -> Iterator[Trace]:
-        return self._passes(images, self.request, GRADIENTS_AT_ONCE)
+    def traces(self, images: Array, needs: Needs | None = None) -> Iterator[Trace]:
+        request = self.request if needs is None else replace(self.request, needs=needs)
+        return self._passes(images, request, GRADIENTS_AT_ONCE)
+
+    def pixels(self) -> Array | None:
+        """As the seed of the score has it: the region, else the pixels predicted as the class, else all."""
+        if self.trace.logits.ndim == 1:
+            return None
+        chosen = self.trace.logits.argmax(axis=0) == self.trace.target if self.region is None else self.region
+        return (chosen if chosen.any() else np.ones_like(chosen)).astype(np.float32)
 
     def _logits(self, images: Array) -> Array:
         forward = Request(Needs())
         return np.stack([trace.logits for trace in self._passes(images, forward, AT_ONCE)]).astype(np.float64)
 
     def _passes(self, images: Array, request: Request, step: int) -> Iterator[Trace]:
+        pixels = self.pixels()
         for start in range(0, len(images), step):
             part = images[start : start + step]
-            regions = None if self.region is None else [self.region] * len(part)
+            regions = None if pixels is None else [pixels] * len(part)
             yield from self.run(part, [self.trace.target] * len(part), regions, request)
 
     def _pooled(self, values: Array) -> Array:
         """(M, classes) or (M, classes, h, w) -> (M,): the class, over the pixels that the trace explains."""
-        of_class = values[:, self.trace.target]
-        if of_class.ndim == 1:
+        of_class, weights = values[:, self.trace.target], self.pixels()
+        if weights is None:
             return np.asarray(of_class)
-        weights = self._pixels()
         return np.asarray((of_class * weights).sum(axis=(1, 2)) / weights.sum())
-
-    def _pixels(self) -> Array:
-        """As the seed of the score has it: the region, else the pixels predicted as the class, else all."""
-        if self.region is not None and self.region.sum() > 0:
-            return self.region
-        predicted = self.trace.logits.argmax(axis=0) == self.trace.target
-        return predicted if predicted.any() else np.ones_like(predicted)
 
 
 def _softmax(logits: Array) -> Array:

@@ -32,7 +32,7 @@ def run(
         size = next((region.shape for region in regions if region is not None), (1, 1))
         empty = np.full(size, AUTOMATIC, np.float32)
         feeds[plan.region_input] = np.stack([empty if region is None else region for region in regions])
-    names = [plan.logits, *plan.values.values(), *plan.gradients.values()]
+    names = [plan.logits, *plan.values.values(), *plan.gradients.values(), *plan.readouts.values()]
     names += [plan.target_output] if plan.target_output else []
     outputs = session.run(list(dict.fromkeys(names)), feeds)
     logits = outputs[plan.logits].astype(np.float32)
@@ -41,6 +41,7 @@ def run(
     layouts = _layouts(architecture)
     values = _canonical(plan.values, outputs, layouts, batch)
     gradients = _canonical(plan.gradients, outputs, layouts, batch)
+    readouts = _canonical(plan.readouts, outputs, layouts, batch)
     explained = outputs[plan.target_output] if plan.target_output else predicted(logits)
     return [
         Trace(
@@ -49,6 +50,7 @@ def run(
             target=int(explained[i]),
             values=MappingProxyType({name: read_only(array[i]) for name, array in values.items()}),
             gradients=MappingProxyType({name: read_only(array[i]) for name, array in gradients.items()}),
+            readouts=MappingProxyType({name: read_only(array[i]) for name, array in readouts.items()}),
         )
         for i in range(batch)
     ]

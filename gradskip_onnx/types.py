@@ -134,6 +134,7 @@ class Needs:
     branch_gradients: Which = ""
     normed_gradients: Which = ""
     input_gradients: bool = False  # at the pixels
+    readout_gradients: bool = False  # at each attention, of the score that the head gives that block's tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,6 +146,7 @@ class Plan:
     logits: str
     values: Mapping[str, str]
     gradients: Mapping[str, str]
+    readouts: Mapping[str, str] = field(default_factory=lambda: EMPTY)  # gradients of the blocks' own scores
     target_input: str | None = None  # (B,) int64, negative: the predicted class
     region_input: str | None = None  # (B, h, w) float32 pixel weights, negative: the pixels predicted as the class
     target_output: str | None = None  # (B,) int64, the class whose score was differentiated
@@ -162,6 +164,7 @@ class Trace:
     target: int
     values: Mapping[str, Array]
     gradients: Mapping[str, Array]
+    readouts: Mapping[str, Array] = field(default_factory=lambda: EMPTY)  # attention -> gradient, `readout_gradients`
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from ..types import Array, Trace
+from ..types import Array, Needs, Trace
 
 
 class Passes(Protocol):
@@ -17,8 +17,14 @@ class Passes(Protocol):
     def scores(self, images: Array) -> Array:
         """As `probabilities`, before the softmax."""
 
-    def traces(self, images: Array) -> Iterator[Trace]:
-        """A pass like the method's own (same needs, rules and seed) for each image, the class held fixed."""
+    def traces(self, images: Array, needs: Needs | None = None) -> Iterator[Trace]:
+        """A pass like the method's own (same rules and seed) for each image, class and pixels held fixed.
+
+        It shows the same as the method's own pass, or less, if `needs` says so.
+        """
+
+    def pixels(self) -> Array | None:
+        """(h, w) weights of the scores that are explained, for segmentation; None for classification."""
 
     def without_tokens(self, keep: Array) -> Array:
         """(M, n) booleans -> (M,) float64: probability when the model reads only the patches kept.
