@@ -75,10 +75,15 @@ class _Thing:
 def scene(seed: int, size: int = SIZE, *, label: int | None = None) -> Scene:
     """The scene of a seed; `label` plants another class in the same place and leaves the rest as it was."""
     things, planted = _arrange(seed)
-    chosen = int(np.random.default_rng([seed, 1]).integers(len(CLASSES))) if label is None else label
+    chosen = label_of(seed) if label is None else label
     canvas = _backdrop(seed, size, things)
     mask = _draw(canvas, _as(planted, CLASSES[chosen]))
     return Scene(_bytes(canvas), chosen, mask)
+
+
+def label_of(seed: int) -> int:
+    """The class of a scene, without drawing it."""
+    return int(np.random.default_rng([seed, 1]).integers(len(CLASSES)))
 
 
 def backdrop(seed: int, size: int = SIZE) -> NDArray[np.uint8]:

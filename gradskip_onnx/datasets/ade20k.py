@@ -1,0 +1,62 @@
+"""ADE20K as its scene parsing challenge ships it: images/SPLIT/*.jpg and annotations/SPLIT/*.png, a class a pixel."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from ..errors import InputError
+from ..images import BROKEN, check_size
+from ..types import Array
+from .entry import UNLABELLED, Dataset
+from .files import file_entry, images_under
+from .request import Request
+
+SPLIT = "validation"
+MODES = ("L", "P", "1", "I;16", "I")  # one number a pixel; colours would be a picture of a mask, not a mask
+
+
+def detect(where: str) -> bool:
+    return all((Path(where) / name).is_dir() for name in ("images", "annotations"))
+
+
+def load(request: Request) -> Dataset:
+    """The images of a split; images and masks may also lie in the two folders themselves."""
+    root, split = request.path, request.split or SPLIT
+    pictures, masks = root / "images", root / "annotations"
+    if request.split or (pictures / split).is_dir():
+        pictures, masks = pictures / split, masks / split
+    if not pictures.is_dir():
+        raise InputError(f"{pictures}: no such folder; see --split")
+    entries = []
+    for path in images_under(pictures):
+        mask = (masks / path.relative_to(pictures)).with_suffix(".png")
+        entry = file_entry(path, root / "images", None, (mask,))
+        entries.append(replace(entry, areas=_areas(mask)) if mask.is_file() else entry)
+    lost = sum(entry.areas is None for entry in entries)
+    notes = (f"{lost} of {len(entries)} images have no mask in {masks}",) if lost else ()
+    return Dataset("ade20k", str(root), tuple(entries), notes)
+
+
+def _areas(path: Path) -> Callable[[], Array]:
+    return lambda: read_areas(path)
+
+
+def read_areas(path: Path) -> Array:
+    """(H, W) class indices: 0 in the file means unlabelled, k is class k - 1."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # harmless metadata; the size is checked here
+        try:
+            with Image.open(path, formats=("PNG",)) as image:
+                check_size(image, str(path))
+                if image.mode not in MODES:
+                    raise InputError(f"{path}: a mask has one number a pixel, this image has mode {image.mode}")
+                values = np.asarray(image).astype(np.int64)
+        except (UnidentifiedImageError, Image.DecompressionBombError, *BROKEN) as error:
+            raise InputError(f"{path}: cannot be read as a PNG mask ({str(error)[:120]})") from None
+    return np.where(values == 0, UNLABELLED, values - 1)

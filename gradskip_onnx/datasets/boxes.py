@@ -1,0 +1,108 @@
+"""Boxes of objects from the XML files of ImageNet (Pascal VOC's format); what else XML can do is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+from xml.parsers import expat
+
+from ..errors import InputError
+from .entry import Box
+
+MAX_BYTES = 4 << 20
+DEEPEST = 16
+CORNERS = ("xmin", "ymin", "xmax", "ymax")
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """The objects of an image, by name, in pixels of an image of `size` (height, width; None: not said)."""
+
+    size: tuple[float, float] | None
+    objects: tuple[tuple[str, Box], ...]
+
+    def of(self, name: str, size: tuple[int, int]) -> tuple[Box, ...]:
+        """The boxes of one kind of object; where the file was made for a larger or smaller image, they are scaled."""
+        down, across = (have / told for have, told in zip(size, self.size or size, strict=True))
+        found = [box for kind, box in self.objects if kind == name]
+        return tuple((x0 * across, y0 * down, x1 * across, y1 * down) for x0, y0, x1, y1 in found)
+
+
+def read_boxes(path: Path) -> Annotation:
+    """The annotation in a file."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path}: {path.stat().st_size} bytes, limit {MAX_BYTES}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    reader = _Reader(path)
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.text
+    # Entities are declared in a document type, and nothing else in it is needed: no type, no expansion.
+    parser.StartDoctypeDeclHandler = _refuse(path, "a document type")
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise InputError(f"{path}: not XML ({error})") from None
+    return reader.annotation()
+
+
+def _refuse(path: Path, what: str) -> Callable[..., NoReturn]:
+    def refuse(*_: Any) -> NoReturn:
+        raise InputError(f"{path}: {what} is not accepted; annotations need none")
+
+    return refuse
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Collects the leaves that matter while the file goes by; no tree is built."""
+
+    path: Path
+    places: list[str] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
+    size: dict[str, str] = field(default_factory=dict)
+    objects: list[dict[str, str]] = field(default_factory=list)
+
+    def start(self, tag: str, _attributes: Any) -> None:
+        self.places.append(tag)
+        self.heard = []
+        if len(self.places) > DEEPEST:
+            raise InputError(f"{self.path}: elements are nested deeper than {DEEPEST}")
+        if self.places[1:] == ["object"]:
+            self.objects.append({})
+
+    def text(self, words: str) -> None:
+        self.heard.append(words)
+
+    def end(self, tag: str) -> None:
+        place, words = self.places[1:], "".join(self.heard).strip()
+        if place[:-1] == ["size"]:
+            self.size[tag] = words
+        elif place == ["object", "name"] or (place[:-1] == ["object", "bndbox"] and tag in CORNERS):
+            self.objects[-1][tag] = words
+        self.places.pop()
+        self.heard = []
+
+    def annotation(self) -> Annotation:
+        boxes = [(entry.get("name", ""), self._box(entry)) for entry in self.objects]
+        size = [self._number(self.size, key) for key in ("height", "width")] if self.size else []
+        return Annotation((size[0], size[1]) if size and min(size) > 0 else None, tuple(boxes))
+
+    def _box(self, entry: dict[str, str]) -> Box:
+        left, top, right, bottom = (self._number(entry, corner) for corner in CORNERS)
+        return left, top, right, bottom
+
+    def _number(self, entry: dict[str, str], key: str) -> float:
+        try:
+            value = float(entry[key])
+        except (KeyError, ValueError):
+            raise InputError(f"{self.path}: {key} is {entry.get(key)!r:.40}, a number is expected") from None
+        if not -1e6 < value < 1e6:
+            raise InputError(f"{self.path}: {key} is {value}, pixels of an image are expected")
+        return value

@@ -1,0 +1,60 @@
+"""Images in folders: listed in an order that is the same everywhere, read and hashed when asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from PIL import Image
+
+from ..errors import InputError
+from ..images import SUFFIXES, open_picture
+from .entry import Entry
+
+CHUNK = 1 << 20
+
+
+def images_under(folder: Path) -> Iterator[Path]:
+    """Every image in a folder and below it, sorted by path; hidden files and folders are left out."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be listed ({error.strerror or error})") from None
+    for path in entries:
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from images_under(path)
+        elif path.suffix.lower() in SUFFIXES:
+            yield path
+
+
+def images_here(folder: Path) -> list[Path]:
+    """The images of a folder itself."""
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file() and p.name[0] != ".")
+
+
+def file_entry(path: Path, root: Path, label: int | str | None = None, truth: Iterable[Path] = ()) -> Entry:
+    """An entry whose image is a file; its id is the path below `root`, `truth` are the files that tell about it."""
+    return Entry(path.relative_to(root).as_posix(), _reader(path), partial(hash_files, (path, *truth)), label)
+
+
+def _reader(path: Path) -> Callable[[], Image.Image]:
+    return lambda: open_picture(path).image
+
+
+def hash_files(paths: Iterable[Path]) -> str:
+    """SHA-256 over the contents of files, one after the other; a file that is missing counts as empty."""
+    found = hashlib.sha256()
+    for path in paths:
+        part = hashlib.sha256()
+        try:
+            with path.open("rb") as stream:
+                while data := stream.read(CHUNK):
+                    part.update(data)
+        except OSError:
+            continue  # what is wrong with it is said when the image is opened
+        found.update(part.digest())
+    return found.hexdigest()

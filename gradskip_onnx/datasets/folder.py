@@ -1,0 +1,73 @@
+"""A folder of images; labels from labels.csv or labels.json, or from the names of its sub-folders."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import InputError
+from ..labels import read_json, read_text
+from .entry import Dataset, Entry
+from .files import file_entry, images_under
+from .request import Request
+from .synsets import find_synsets, index_of, unknown_note
+
+TABLES = ("labels.csv", "labels.json")
+
+
+def detect(where: str) -> bool:
+    return Path(where).is_dir()
+
+
+def load(request: Request) -> Dataset:
+    """Every image in the folder, or those that the table of labels names."""
+    root = request.path
+    table = next((root / name for name in TABLES if (root / name).is_file()), None)
+    names = _by_folder(root) if table is None else _by_table(table)
+    folders = [path.name for path in root.iterdir() if path.is_dir()]
+    synsets = find_synsets(request.synsets, root, folders)
+    entries = tuple(_entry(path, root, name, synsets) for path, name in names.items())
+    return Dataset("folder", str(root), entries, unknown_note(list(names.values()), synsets))
+
+
+def _entry(path: Path, root: Path, name: str, synsets: dict[str, int]) -> Entry:
+    return file_entry(path, root, index_of(name, synsets))
+
+
+def _by_folder(root: Path) -> dict[Path, str]:
+    """Images and the first folder on the way to each; none for those that lie in the folder itself."""
+    parts = {path: path.relative_to(root).parts for path in images_under(root)}
+    return {path: names[0] if len(names) > 1 else "" for path, names in parts.items()}
+
+
+def _by_table(table: Path) -> dict[Path, str]:
+    """Images as the table names them; all must lie in its folder."""
+    rows = _json_rows(table) if table.suffix == ".json" else _csv_rows(table)
+    root = table.parent.resolve()
+    names: dict[Path, str] = {}
+    for file, label in rows.items():
+        path = table.parent / file
+        if not path.resolve().is_relative_to(root):
+            raise InputError(f"{table}: {file!r} lies outside its folder; name files below it")
+        names[path] = label
+    return names
+
+
+def _csv_rows(table: Path) -> dict[str, str]:
+    reader = csv.DictReader(io.StringIO(read_text(table)))
+    if not {"file", "label"} <= set(reader.fieldnames or ()):
+        raise InputError(f"{table}: the first line must name the columns file and label, got {reader.fieldnames}")
+    try:
+        return {row["file"]: row["label"] or "" for row in reader if row["file"]}
+    except csv.Error as error:
+        raise InputError(f"{table}: line {reader.line_num} is not CSV ({error})") from None
+
+
+def _json_rows(table: Path) -> dict[str, str]:
+    document = read_json(table)
+    kinds = (str, int, type(None))
+    if not isinstance(document, Mapping) or not all(isinstance(label, kinds) for label in document.values()):
+        raise InputError(f'{table}: expected an object of file: label, such as {{"cat.png": 281}}')
+    return {str(file): "" if label is None else str(label) for file, label in document.items()}

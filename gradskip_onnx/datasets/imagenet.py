@@ -1,0 +1,66 @@
+"""ImageNet as ILSVRC ships it: images flat or in folders by WordNet id, and XML files with boxes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ..labels import read_text
+from .boxes import read_boxes
+from .entry import Box, Dataset, Entry
+from .files import file_entry, images_under
+from .request import Request
+from .synsets import WNID, find_synsets, unknown_note
+
+SPLIT = "val"
+SOLUTION = "LOC_{split}_solution.csv"
+
+
+def detect(where: str) -> bool:
+    root = Path(where)
+    return root.is_dir() and next(root.rglob("*.xml"), None) is not None
+
+
+def load(request: Request) -> Dataset:
+    """The images of a split, each with the boxes of the objects that belong to its class."""
+    root, split = request.path, request.split or SPLIT
+    boxes = {path.stem: path for path in sorted(root.rglob("*.xml"))}
+    images = list(images_under(root))
+    inside = [path for path in images if split in path.relative_to(root).parts[:-1]]
+    solution = _solution(root, split)
+    chosen = [(path, _wnid(path, solution, boxes)) for path in (inside or images)]
+    synsets = find_synsets(request.synsets, root, sorted({path.parent.name for path in images}))
+    entries = tuple(_entry(path, root, wnid, synsets, boxes.get(path.stem)) for path, wnid in chosen)
+    return Dataset("imagenet", str(root), entries, unknown_note([wnid for _, wnid in chosen], synsets))
+
+
+def _solution(root: Path, split: str) -> dict[str, str]:
+    """Image -> WordNet id, from the table of the Kaggle edition (`ImageId,PredictionString`), if it is there."""
+    table = next(iter(sorted(root.rglob(SOLUTION.format(split=split)))), None)
+    if table is None:
+        return {}
+    rows = csv.DictReader(io.StringIO(read_text(table)))
+    return {str(row.get("ImageId")): str(row.get("PredictionString")).split(" ")[0] for row in rows}
+
+
+def _wnid(path: Path, solution: Mapping[str, str], boxes: Mapping[str, Path]) -> str:
+    """The class of an image: its folder, the table, or the one kind of object that its boxes show."""
+    if WNID.fullmatch(path.parent.name):
+        return path.parent.name
+    if path.stem in solution:
+        return solution[path.stem]
+    kinds = {name for name, _ in read_boxes(boxes[path.stem]).objects} if path.stem in boxes else set()
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _entry(path: Path, root: Path, wnid: str, synsets: Mapping[str, int], boxes: Path | None) -> Entry:
+    if boxes is None:
+        return file_entry(path, root, synsets.get(wnid))
+    return replace(file_entry(path, root, synsets.get(wnid), (boxes,)), boxes=_boxes(boxes, wnid))
+
+
+def _boxes(path: Path, wnid: str) -> Callable[[tuple[int, int]], tuple[Box, ...]]:
+    return lambda size: read_boxes(path).of(wnid, size)

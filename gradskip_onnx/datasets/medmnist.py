@@ -1,0 +1,66 @@
+"""MedMNIST: one .npz with images and labels of each split, such as BloodMNIST."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from ..errors import InputError
+from ..types import Array
+from .entry import Dataset, Entry
+from .request import Request
+
+SPLIT = "test"
+MAX_BYTES = 8 << 30  # of one array; PathMNIST at 224 pixels has 13 GB of training images, its test set 1 GB
+
+
+def detect(where: str) -> bool:
+    return Path(where).suffix.lower() == ".npz"
+
+
+def load(request: Request) -> Dataset:
+    """The images of a split; the arrays are held in memory, since a compressed file cannot be read in part."""
+    path, split = request.path, request.split or SPLIT
+    images, labels = _arrays(path, (f"{split}_images", f"{split}_labels"))
+    shown = images.shape[1:] if images.ndim in (3, 4) else ()
+    if images.dtype != np.uint8 or len(shown) not in (2, 3) or shown[2:] not in ((), (3,)) or 0 in shown:
+        raise InputError(f"{path}: {split}_images is {images.dtype} {images.shape}; grey or RGB bytes are expected")
+    if not np.issubdtype(labels.dtype, np.integer) or labels.size != len(images):
+        raise InputError(
+            f"{path}: {split}_labels is {labels.dtype} {labels.shape} for {len(images)} images; one class an image is "
+            "expected (sets with several labels an image cannot be used)"
+        )
+    entries = [_entry(split, at, images, int(label)) for at, label in enumerate(labels.reshape(-1))]
+    return Dataset("medmnist", str(path), tuple(entries))
+
+
+def _entry(split: str, at: int, images: Array, label: int) -> Entry:
+    return Entry(
+        id=f"{split}/{at}",
+        read=lambda: Image.fromarray(images[at]).convert("RGB"),
+        digest=lambda: hashlib.sha256(images[at].tobytes() + str(label).encode()).hexdigest(),
+        label=label,
+    )
+
+
+def _arrays(path: Path, names: tuple[str, ...]) -> list[Array]:
+    """Arrays of a .npz; pickled objects, which could run code, are refused by NumPy."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            large = [info for info in archive.infolist() if info.filename[:-4] in names and info.file_size > MAX_BYTES]
+        if large:
+            raise InputError(f"{path}: {large[0].filename} has {large[0].file_size} bytes, limit {MAX_BYTES}")
+        with np.load(path, allow_pickle=False) as archive:
+            missing = [name for name in names if name not in archive.files]
+            if missing:
+                raise InputError(
+                    f"{path}: no array {missing[0]!r} in it (found {', '.join(archive.files)}); see --split"
+                )
+            return [archive[name] for name in names]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path}: not a readable .npz ({str(error)[:120]})") from None

@@ -1,0 +1,36 @@
+"""Files that carry their class in their name: INDEX_WNID_name or WNID_name, as sample images of ImageNet do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .entry import Dataset
+from .files import file_entry, images_here
+from .request import Request
+from .synsets import find_synsets, unknown_note
+
+NAME = re.compile(r"(?:(?P<index>\d{1,6})_)?(?P<wnid>n\d{8})_.+")
+
+
+def _home(root: Path) -> Path | None:
+    """Where the images are: the folder, or images/ in it."""
+    places = [place for place in (root / "images", root) if place.is_dir()]
+    return next((p for p in places if any(NAME.fullmatch(path.stem) for path in images_here(p)[:1])), None)
+
+
+def detect(where: str) -> bool:
+    return _home(Path(where)) is not None
+
+
+def load(request: Request) -> Dataset:
+    """The images whose name says the class."""
+    home = _home(request.path) or request.path
+    named = [(path, match) for path in images_here(home) if (match := NAME.fullmatch(path.stem))]
+    synsets = find_synsets(request.synsets, home)
+    entries = [
+        file_entry(path, home, int(match["index"]) if match["index"] else synsets.get(match["wnid"]))
+        for path, match in named
+    ]
+    lost = [match["wnid"] for _, match in named if not match["index"]]
+    return Dataset("samples", str(home), tuple(entries), unknown_note(lost, synsets))
