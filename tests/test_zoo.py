@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -125,6 +126,34 @@ def test_a_job_that_raises_or_dies_is_a_result_and_the_others_go_on():
     assert found[4] == 0.25
     assert found[0].reason.startswith("ZeroDivisionError")
     assert found[-1].reason == "the process died"
+
+
+GIVER = """
+import os, sys, time
+sys.path.append({root!r})
+from benchmarks.zoo import jobs
+
+def idle(number):
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+if __name__ == "__main__":
+    list(jobs.run(idle, [1], workers=1))
+"""
+
+
+def test_workers_end_with_the_process_that_gives_them_jobs(tmp_path):
+    script = tmp_path / "giver.py"
+    script.write_text(GIVER.format(root=str(ROOT)))
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as giver:
+        assert giver.stdout is not None
+        worker = int(giver.stdout.readline())
+        giver.terminate()
+        try:
+            giver.communicate(timeout=60)  # returns when the worker, which holds the other end, is gone
+        except subprocess.TimeoutExpired:
+            os.kill(worker, signal.SIGKILL)
+            raise
 
 
 def test_the_page_shows_outcomes_reasons_and_differences(tmp_path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from typing import Any, TypeVar
 
 Job = TypeVar("Job")
@@ -43,7 +45,19 @@ def run(work: Callable[[Job], Any], jobs: Sequence[Job], workers: int) -> Iterat
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Workers would wait for jobs for ever when the process that gives them out is killed, by whatever signal."""
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            connection.wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _alone(work: Callable[[Job], Any], job: Job) -> Any:

@@ -8,6 +8,7 @@ real numbers here, operators that only move entries need no second form, and QLi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,58 @@ def _along(parameter: Tensor, x: Tensor, axis: int, block: int) -> Tensor:
     return parameter.reshape([-1 if place == axis % x.ndim else 1 for place in range(x.ndim)])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """Where a tensor was rounded to, and what it was before."""
+
+    step: Tensor
+    centre: Tensor
+    before: Tensor
+
+    def rounded(self, whole: Tensor) -> Tensor:
+        """The real number of each place on the grid, with the gradient of not rounding."""
+        straight = self.before + ((whole - self.centre) * self.step - self.before).detach()
+        straight.grid = self  # type: ignore[attr-defined]
+        return straight
+
+    def places(self, x: Tensor) -> Tensor:
+        return torch.round(x.detach() / self.step) + self.centre
+
+    def moved(self, tensor: Tensor) -> Tensor:
+        """A tensor made of entries of one on this grid lies on it too."""
+        if self.step.numel() == 1:
+            tensor.grid = Grid(self.step, self.centre, tensor)  # type: ignore[attr-defined]
+        return tensor
+
+    def cut(self, tensor: Tensor) -> Tensor:
+        """Mixtures of whole numbers, stored as whole numbers: ONNX Runtime drops what comes after the point."""
+        return Grid(self.step, self.centre, tensor).rounded(torch.floor(tensor.detach() / self.step + self.centre))
+
+
 def fake(x: Tensor, scale: Tensor, zero: Tensor, axis: int = 1) -> Tensor:
-    """Rounded to the steps of a quantised type, with the gradient of not rounding."""
+    """Rounded to the steps of a quantised type; the result knows its `grid`."""
     limits = torch.iinfo(zero.dtype)
-    step, centre = _along(scale, x, axis, 0), _along(zero.float(), x, axis, 0)
-    whole = (torch.round(x / step) + centre).clamp(limits.min, limits.max)
-    return x + ((whole - centre) * step - x).detach()
+    grid = Grid(_along(scale, x, axis, 0), _along(zero.float(), x, axis, 0), x)
+    return grid.rounded(grid.places(x).clamp(limits.min, limits.max))
+
+
+def pinned(rounded: Tensor, stored: Tensor) -> Tensor:
+    """A rounded tensor with the integers a file has there. They may be one step off: sums come in another order, and
+    ONNX Runtime adds and multiplies bytes in fixed point. More is another computation."""
+    grid: Grid = rounded.grid  # type: ignore[attr-defined]
+    away = float((grid.places(rounded) - stored.float()).abs().max())
+    if away > 1:
+        raise RuntimeError(f"{away:.0f} steps away from the file's own")
+    exact = grid.rounded(stored.float())
+    if hasattr(rounded, "scale"):
+        exact.scale = rounded.scale  # type: ignore[attr-defined]
+    return exact
+
+
+def dequantise(attrs: Attrs, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+    """A tensor of its own: what follows computes with real numbers and knows no grid."""
+    means = real(x, scale, zero, attrs.get("axis", 1), attrs.get("block_size", 0))
+    return means.view_as(means)
 
 
 def dynamic(_: Attrs, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -82,7 +129,8 @@ def slice_(
     jumps = [1] * len(starts) if strides is None else strides.tolist()
     places = list(range(len(starts))) if axes is None else axes.tolist()
     for start, end, axis, jump in zip(starts.tolist(), ends.tolist(), places, jumps, strict=True):
-        every[axis] = slice(start, min(end, x.shape[axis]), jump)
+        most = x.shape[axis]
+        every[axis] = slice(max(start, -most), max(min(end, most), -most), jump)
     return x[tuple(every)]
 
 
@@ -110,7 +158,8 @@ def resize(attrs: Attrs, x: Tensor, _roi: Any, scales: Tensor | None, sizes: Ten
         raise NotImplementedError(f"Resize with {dict(attrs)}")
     factors = [] if scales is None else scales.tolist()
     target = [round(f * n) for f, n in zip(factors, x.shape, strict=True)] if sizes is None else sizes.tolist()
-    return functional.interpolate(x, size=target[2:], mode="bilinear", align_corners=False)
+    made = functional.interpolate(x, size=target[2:], mode="bilinear", align_corners=False)
+    return made if not hasattr(x, "grid") else x.grid.cut(made)
 
 
 def gather(attrs: Attrs, x: Tensor, places: Tensor) -> Tensor:
@@ -192,6 +241,9 @@ def pad(attrs: Attrs, x: Tensor, widths: Tensor, value: Tensor | None = None, ax
     return functional.pad(x, order, value=0.0 if value is None else float(value))
 
 
+# Operators whose results are entries of their first operand; those of integers stay on its grid.
+MOVERS = frozenset({"Identity", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Split", "Slice", "Gather"})
+
 OPS: dict[str, Op] = {
     "Add": lambda _, a, b: a + b,
     "Sub": lambda _, a, b: a - b,
@@ -235,7 +287,7 @@ OPS: dict[str, Op] = {
     "Range": lambda _, a, b, c: torch.arange(a.item(), b.item(), c.item()),
     "ConstantOfShape": filled,
     "QuantizeLinear": lambda attrs, x, s, z: fake(x, s, z, attrs.get("axis", 1)),
-    "DequantizeLinear": lambda attrs, x, s, z=None: real(x, s, z, attrs.get("axis", 1), attrs.get("block_size", 0)),
+    "DequantizeLinear": dequantise,
     "DynamicQuantizeLinear": dynamic,
     "MatMulInteger": lambda _, a, b, za=None, zb=None: steps(a, za, -1) @ steps(b, zb, -1),
     "ConvInteger": lambda attrs, a, b, za=None, zb=None: conv(attrs, steps(a, za, 1), steps(b, zb, 0)),
