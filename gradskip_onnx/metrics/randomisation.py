@@ -55,7 +55,7 @@ def stages(model: onnx.ModelProto, architecture: Architecture) -> tuple[Stage, .
     kept = [Stage(name, tuple(weights)) for name, weights in zip(names, found, strict=True) if weights]
     if not kept:
         raise InputError(
-            "no product of the graph has float weights to randomise; take the file from before quantisation"
+            "no product of the graph has float weights to randomise; is the file quantised?"
         )
     return tuple(reversed(kept))
 
