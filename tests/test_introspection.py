@@ -227,3 +227,16 @@ def test_a_lost_block_is_refused():
     with pytest.raises(UnsupportedModelError) as refusal:
         reading(model)
     assert refusal.value.code == "no-residual"
+
+
+def test_scales_found_from_all_tokens_do_not_blur_what_is_measured(tmp_path):
+    """Dynamic quantisation lets every token move with every other, by rounding; the bound is that of float files."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    path = tmp_path / "dynamic.onnx"
+    quantize_dynamic(vit(Vit(depth=2)), path, weight_type=QuantType.QUInt8)
+    found = read(load(path)).architecture
+    leaks = [proof for proof in found.proofs if proof.claim == "a token moves its own query and key alone"]
+
+    assert len(leaks) == 2
+    assert {proof.bound for proof in leaks} == {1e-3}

@@ -18,6 +18,7 @@ from .image_input import ImageInput, find_image_input
 from .index import index
 from .lower import lower, needs_lowering, prove_lowering, refuse_hardware
 from .placement import prove_places
+from .probes import DYNAMIC
 from .proofs import prove_attention, prove_stream, require
 from .rehearsal import Rehearsal, constants, observe, rehearse
 from .upgrade import prove_upgrade
@@ -90,7 +91,7 @@ def _nothing_found(unmatched: Sequence[Mismatch]) -> str:
 
 def _look(rehearsal: Rehearsal, found: Sequence[Found], logits: str, graph: gs.Graph) -> dict[str, Array]:
     """The values of everything that is claimed, for one picture."""
-    names = [logits]
+    names = [logits, *(t.name for node in graph.nodes if node.op == DYNAMIC for t in node.outputs[1:])]
     for entry in found:
         match = entry.match
         names += [match.attention, match.scores, match.query, match.operand, match.value, match.context]

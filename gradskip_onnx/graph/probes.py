@@ -17,9 +17,9 @@ from ..session import Session, open_session
 from ..types import Array, Grid, Proof
 
 CUT = "gradskip/cut/"
+DYNAMIC = "DynamicQuantizeLinear"
 STIR = 3.0  # standard deviations: large enough to be seen in half precision
 STILL = 1e-4  # a token that moves by less than this share of the others does not move: rounding
-QUANTISED_LEAK = 0.05  # a dynamic scale is found from all tokens: moving one shifts the rounding of every other
 Cell = tuple[int, int]
 
 
@@ -40,6 +40,7 @@ def open_bench(
 ) -> Bench:
     """A model in which the tensors named in `cuts` are fed where they are read; at first they keep their `values`."""
     graph = graph.copy()
+    _hold_scales(graph, values)
     tensors = graph.tensors()
     feeds = {tensor.name: values[tensor.name] for tensor in graph.inputs}  # shape arithmetic may still read the picture
     for name in cuts:
@@ -53,6 +54,22 @@ def open_bench(
     session = open_session(gs.export_onnx(graph, do_type_check=False), folder, "cpu", optimise=False)
     read = {tensor.name for tensor in graph.inputs}
     return Bench(session, {name: value for name, value in feeds.items() if name in read})
+
+
+def _hold_scales(graph: gs.Graph, values: Mapping[str, Array]) -> None:
+    """Grids found from the whole tensor keep the scale they had: moving one token would shift the rounding of all."""
+    for node in graph.nodes:
+        if node.op == DYNAMIC:
+            rounded, *grid = node.outputs
+            node.op, node.inputs = "QuantizeLinear", [*node.inputs, *(_held(tensor, values) for tensor in grid)]
+            node.outputs = [rounded]
+
+
+def _held(tensor: gs.Tensor, values: Mapping[str, Array]) -> gs.Constant:
+    """The tensor itself, its readers included, as the value it had."""
+    tensor.inputs.clear()
+    constant: gs.Constant = tensor.to_constant(values[tensor.name])
+    return constant
 
 
 @dataclass(frozen=True, slots=True)

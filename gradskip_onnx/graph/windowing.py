@@ -15,8 +15,7 @@ import onnx_graphsurgeon as gs
 
 from ..types import Array, Block, Proof
 from .layouts import arrange, batch_of, restore
-from .patterns import ROUNDERS
-from .probes import CUT, QUANTISED_LEAK, STILL, open_bench, stir
+from .probes import CUT, STILL, open_bench, stir
 from .proofs import require
 
 
@@ -36,7 +35,6 @@ def find_windows(
     tokens = {b.index: arrange(values[b.tokens_in], b.tokens_layout, _batch(b, values)) for b in asked}
     stirred = {index: stir(array, np.random.default_rng(4)) for index, array in tokens.items()}
     still = bench.ask(names, {})
-    still_share = QUANTISED_LEAK if any(node.op in ROUNDERS for node in graph.nodes) else STILL
     numbers = {
         block.index: np.zeros(_queries(still[name], block, values).shape[:2], int)
         for block, name in zip(asked, names, strict=True)
@@ -52,7 +50,7 @@ def find_windows(
         for block, name in zip(asked, names, strict=True):
             before, after = (_queries(run[name], block, values) for run in (still, seen))
             distance = np.abs(after - before).sum(axis=-1)
-            numbers[block.index] |= (distance > still_share * distance.max()).astype(int) << bit
+            numbers[block.index] |= (distance > STILL * distance.max()).astype(int) << bit
     found = {index: tuple(tuple(int(n) - 1 for n in row) for row in rows) for index, rows in numbers.items()}
     proofs = [_prove(found[block.index], tokens[block.index].shape[1], block) for block in asked]
     require(proofs)  # what follows looks tokens up in their windows
