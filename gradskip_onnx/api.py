@@ -18,12 +18,14 @@ from .classes import Candidate, find_class, rank
 from .errors import InputError, UnsupportedModelError
 from .graph.architecture import Reading, read
 from .graph.load import load as load_source
+from .graph.shorten import Short
+from .graph.shorten_proof import proven_short
 from .images import Picture, open_picture, upright_rgb
 from .methods import METHODS, Method
 from .plan import build
 from .preprocess import Geometry, Preprocess, Size, prepare, resolve
 from .regions import Region, weigh
-from .repeats import Repeats, Request
+from .repeats import Progress, Repeats, Request
 from .session import Session, open_session
 from .sidecar import beside
 from .types import Architecture, Array, Needs, Plan, Relevance, Source, Trace
@@ -63,6 +65,7 @@ class Explainer:
     require_device: bool = False
     threads: int | None = None
     opened: dict[Request, tuple[Plan, Session]] = field(default_factory=dict)
+    shortened: list[tuple[Short, Session] | UnsupportedModelError] = field(default_factory=list)  # none yet, or one
 
     @property
     def provider(self) -> str:
@@ -73,20 +76,26 @@ class Explainer:
     @overload
     def explain(
         self, image: ImageLike, target: int | str | None = None, *,
-        method: str = "gradskip", region: Region | None = None, score: str = "logit", **options: Any,
+        method: str = "gradskip", region: Region | None = None, score: str = "logit",
+        progress: Progress | None = None, **options: Any,
     ) -> Explanation: ...  # fmt: skip
 
     @overload
     def explain(
         self, image: Array, target: int | str | Sequence[int | str | None] | None = None, *,
-        method: str = "gradskip", region: Region | None = None, score: str = "logit", **options: Any,
+        method: str = "gradskip", region: Region | None = None, score: str = "logit",
+        progress: Progress | None = None, **options: Any,
     ) -> list[Explanation]: ...  # fmt: skip
 
     def explain(
         self, image: Any, target: Any = None, *,
-        method: str = "gradskip", region: Region | None = None, score: str = "logit", **options: Any,
+        method: str = "gradskip", region: Region | None = None, score: str = "logit",
+        progress: Progress | None = None, **options: Any,
     ) -> Explanation | list[Explanation]:  # fmt: skip
-        """Explain one image (path or PIL image), or each of a batch of preprocessed ones (B, channels, H, W)."""
+        """Explain one image (path or PIL image), or each of a batch of preprocessed ones (B, channels, H, W).
+
+        `progress` is told how many passes were done, each time some were, by methods that ask the model again.
+        """
         row = _method(method)
         settings = _settings(row, options)
         if not isinstance(image, np.ndarray):
@@ -102,7 +111,9 @@ class Explainer:
         found: list[Explanation] = []
         for start in range(0, len(images), MOST_AT_ONCE):
             part = slice(start, start + MOST_AT_ONCE)
-            found += self._explain(images[part], classes[part], geometries[part], row, settings, region, score)
+            found += self._explain(
+                images[part], classes[part], geometries[part], row, settings, region, score, progress
+            )
         return found if isinstance(image, np.ndarray) else found[0]
 
     def classify(self, image: ImageLike) -> tuple[Candidate, ...]:
@@ -133,7 +144,7 @@ class Explainer:
 
     def _explain(
         self, images: Array, targets: Sequence[int | None], geometries: Sequence[Geometry], row: Method,
-        settings: Any, region: Region | None, score: str,
+        settings: Any, region: Region | None, score: str, progress: Progress | None = None,
     ) -> list[Explanation]:  # fmt: skip
         """Plan, run, propagate, upsample."""
         if reason := row.refuses(self.architecture):
@@ -144,7 +155,8 @@ class Explainer:
         found = []
         for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):
             began = time.perf_counter()
-            asked = Repeats(self._again, trace, None if regions is None else regions[at], request)
+            pixels = None if regions is None else regions[at]
+            asked = Repeats(self._again, trace, pixels, request, self._shortened, progress)
             relevance = row.run(trace, self.architecture, settings, asked)
             placed = geometry.place(heatmap.resize(relevance.scores, self.architecture.input_dims[1:]))
             ranked = rank(trace.logits, self.labels)
@@ -199,6 +211,25 @@ class Explainer:
             )
             self.opened[request] = replace(plan, model=type(plan.model)()), session  # the session has its own copy
         return self.opened[request]
+
+    def _shortened(self, trace: Trace) -> tuple[Short, Session]:
+        """The model behind its positional embedding, for any number of tokens; made or refused once."""
+        if not self.shortened:
+            try:
+                self.shortened.append(self._shorten(trace))
+            except UnsupportedModelError as refusal:
+                self.shortened.append(refusal)
+        (found,) = self.shortened
+        if isinstance(found, UnsupportedModelError):
+            raise found
+        return found
+
+    def _shorten(self, trace: Trace) -> tuple[Short, Session]:
+        short = proven_short(self.source, self.reading, trace)
+        session = open_session(
+            short.model, short.folder, self.device, require_device=self.require_device, threads=self.threads
+        )
+        return replace(short, model=type(short.model)()), session
 
     def _regions(self, region: Region | None, geometries: Sequence[Geometry]) -> list[Array] | None:
         if region is None:

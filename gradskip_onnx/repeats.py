@@ -9,9 +9,14 @@ import numpy as np
 
 from .autodiff.rulesets import Rules
 from .autodiff.seeds import Seed
+from .errors import ModelError
+from .graph.shorten import Short
+from .graph.shorten_proof import ask
+from .session import Session
 from .types import Array, Needs, Trace
 
 AT_ONCE = 32  # images of a forward pass
+GRADIENT = Rules("gradient")
 GRADIENTS_AT_ONCE = 8  # of a pass whose tensors are looked at: they must be held
 
 
@@ -21,10 +26,12 @@ class Request:
 
     needs: Needs
     score: str | Seed = "logit"
-    rules: Rules = Rules("gradient")
+    rules: Rules = GRADIENT
 
 
 Run = Callable[[Array, Sequence[int | None], Sequence[Array] | None, Request], list[Trace]]
+Progress = Callable[[int], None]  # told, after each batch, how many passes it was
+Shorten = Callable[[Trace], tuple[Short, Session]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +42,8 @@ class Repeats:
     trace: Trace
     region: Array | None
     request: Request
+    shorten: Shorten
+    progress: Progress | None = None
 
     def probabilities(self, images: Array) -> Array:
         return self._pooled(_softmax(self._logits(images)))
@@ -53,6 +62,23 @@ class Repeats:
         chosen = self.trace.logits.argmax(axis=0) == self.trace.target if self.region is None else self.region
         return (chosen if chosen.any() else np.ones_like(chosen)).astype(np.float32)
 
+    def without_tokens(self, keep: Array) -> Array:
+        """Sequences of one length share a batch."""
+        short, session = self.shorten(self.trace)
+        tokens = self.trace.values[short.entrance.tokens_in]
+        counts = keep.sum(axis=1)
+        found = np.zeros(len(keep))
+        for count in np.unique(counts):
+            (same,) = np.nonzero(counts == count)
+            for start in range(0, len(same), AT_ONCE):
+                part = same[start : start + AT_ONCE]
+                logits = ask(session, short, np.stack([tokens[short.rows(row)] for row in keep[part]]))
+                if not np.isfinite(logits).all():
+                    raise ModelError(f"with {count} patches left the model's scores are not finite numbers")
+                found[part] = self._pooled(_softmax(logits.astype(np.float64)))
+                self._count(len(part))
+        return found
+
     def _logits(self, images: Array) -> Array:
         forward = Request(Needs())
         return np.stack([trace.logits for trace in self._passes(images, forward, AT_ONCE)]).astype(np.float64)
@@ -63,6 +89,11 @@ class Repeats:
             part = images[start : start + step]
             regions = None if pixels is None else [pixels] * len(part)
             yield from self.run(part, [self.trace.target] * len(part), regions, request)
+            self._count(len(part))
+
+    def _count(self, passes: int) -> None:
+        if self.progress is not None:
+            self.progress(passes)
 
     def _pooled(self, values: Array) -> Array:
         """(M, classes) or (M, classes, h, w) -> (M,): the class, over the pixels that the trace explains."""

@@ -42,7 +42,7 @@ def run(
     values = _canonical(plan.values, outputs, layouts, batch)
     gradients = _canonical(plan.gradients, outputs, layouts, batch)
     readouts = _canonical(plan.readouts, outputs, layouts, batch)
-    explained = outputs[plan.target_output] if plan.target_output else predicted(logits)
+    explained = outputs[plan.target_output] if plan.target_output else _chosen(targets, logits)
     return [
         Trace(
             input=read_only(images[i]),
@@ -54,6 +54,12 @@ def run(
         )
         for i in range(batch)
     ]
+
+
+def _chosen(targets: Sequence[int | None] | None, logits: Array) -> list[int]:
+    """The classes asked for; nothing is differentiated here, so the graph does not choose."""
+    wanted = targets or [None] * len(logits)
+    return [int(best) if target is None else target for target, best in zip(wanted, predicted(logits), strict=True)]
 
 
 def predicted(logits: Array) -> Array:

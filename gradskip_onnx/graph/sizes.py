@@ -1,0 +1,102 @@
+"""Sizes of axes as products of plain numbers, the batch and the number of tokens, when the last two are left open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """A number known only when the model runs: the batch, or the tokens without `front` first and `back` last ones.
+
+    A negative `front` or `back` counts tokens that the model added there itself.
+    """
+
+    kind: Literal["batch", "tokens"]
+    front: int = 0
+    back: int = 0
+
+    def __str__(self) -> str:
+        less = self.front + self.back
+        return self.kind + (f" - {less}" if less > 0 else f" + {-less}" if less < 0 else "")
+
+
+Size = tuple[int | Free, ...]  # a product, the slowest factor first; () is 1
+Shape = tuple[Size, ...]
+BATCH, TOKENS = Free("batch"), Free("tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the open numbers are in the file as it was given."""
+
+    batch: int
+    tokens: int
+
+    def value(self, size: Size) -> int:
+        return prod(self.factor(factor) for factor in size)
+
+    def factor(self, factor: int | Free) -> int:
+        if isinstance(factor, int):
+            return factor
+        return self.batch if factor.kind == "batch" else self.tokens - factor.front - factor.back
+
+
+def plain(number: int) -> Size:
+    """The size of an axis that never changes."""
+    return () if number == 1 else (number,)
+
+
+def number(size: Size) -> int | None:
+    """The plain number a size is, None if it is left open."""
+    whole = [factor for factor in size if isinstance(factor, int)]
+    return prod(whole) if len(whole) == len(size) else None
+
+
+def open_tokens(size: Size) -> Free | None:
+    """The tokens, if an axis holds them and nothing else."""
+    only = size[0] if len(size) == 1 else None
+    return only if isinstance(only, Free) and only.kind == "tokens" else None
+
+
+def spell(shape: Shape) -> str:
+    """For messages: (batch, tokens, 3·64)."""
+    return "(" + ", ".join("·".join(map(str, size)) or "1" for size in shape) + ")"
+
+
+def regroup(shape: Shape, wanted: Sequence[int], scale: Scale) -> Shape | None:
+    """The axes of a tensor after a reshape to `wanted`: its factors handed out in order; None if one would break."""
+    waiting = [factor for size in shape for factor in size]
+    found = []
+    for need in wanted:
+        taken: list[int | Free] = []
+        # a batch of one is told from other ones by its place: it goes with the first axis that can take it
+        while waiting and (need > 1 or (need == 1 and not taken and scale.factor(waiting[0]) == 1)):
+            factor, value = waiting[0], scale.factor(waiting[0])
+            if value and need % value == 0:
+                taken.append(waiting.pop(0))
+                need //= value
+            elif isinstance(factor, int) and factor % need == 0:
+                taken.append(need)
+                waiting[0], need = factor // need, 1
+            else:
+                return None
+        if need != 1:
+            return None
+        found.append(_tidy(taken))
+    return tuple(found) if all(scale.factor(factor) == 1 for factor in waiting) else None
+
+
+def _tidy(factors: Sequence[int | Free]) -> Size:
+    """Plain numbers side by side as one, so that equal sizes compare equal."""
+    tidy: list[int | Free] = []
+    for factor in factors:
+        last = tidy[-1] if tidy else None
+        if isinstance(factor, int) and isinstance(last, int):
+            tidy[-1] = last * factor
+        elif factor != 1:
+            tidy.append(factor)
+    return tuple(tidy)
