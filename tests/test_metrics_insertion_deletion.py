@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from gradskip_onnx.errors import InputError, ModelError
-from gradskip_onnx.metrics import BATCH, METRICS, Saliency, Sample, choose, measure
+from gradskip_onnx.metrics import BATCH, METRICS, Saliency, Sample, Score, choose, measure
 from gradskip_onnx.metrics.order import ranks
 from gradskip_onnx.metrics.protocols import PERCENT, PROTOCOLS, trapezoid
 from gradskip_onnx.metrics.substrates import SUBSTRATES, Blur, uniform
+from gradskip_onnx.types import Array
 from tests.metric_samples import Counting, saliency, sample, weighted
 
 NAMES = ("insertion", "deletion", "insertion-deletion")
@@ -87,7 +90,7 @@ def test_the_group_by_hand():
     assert found.numbers["deletion"] == pytest.approx(deletion, abs=FLOAT32)
 
 
-def slow_rise(image, finish, values, score, step):
+def slow_rise(image: Array, finish: Array, values: Array, score: Score, step: int) -> float:
     """RISE as its text has it: change `step` pixels, ask, repeat; equal values in order of decreasing index."""
     pixels = sorted(range(values.size), key=lambda place: (values.flat[place], place), reverse=True)
     current, scores = image.copy(), [float(score(image[None])[0])]
@@ -281,7 +284,7 @@ def test_broken_maps_and_models_are_errors(case: str):
         measure([choose("insertion", steps=2)], sample(ONES), given, score)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "unknown metric": ("insertions", {}),
     "no option": ("insertion", {"step": 3}),
     "allowed: usual, mean": ("insertion", {"substrate": "grey"}),

@@ -25,6 +25,7 @@ POINTS = {
     "outside": (["0000", "0000", "0090"], 0.0),
     "first maximum of equal ones is outside": (["9090", "0000", "0000"], 0.0),
     "first maximum of equal ones is inside": (["0909", "0000", "0000"], 1.0),
+    "strong against the class is not strong for it": ([".000", "0010", "0000"], 1.0),
     "a constant map points at the corner": (["1111", "1111", "1111"], 0.0),
 }
 
@@ -48,6 +49,7 @@ def test_boxes_are_cut_to_whole_pixels_united_and_clipped():
     boxes = ((0.9, 0.2, 2.7, 1.9), (2.0, 1.0, 9.0, 9.0), (-5.0, -5.0, -1.0, -1.0))
 
     np.testing.assert_array_equal(box_mask(boxes, (3, 4)), grid(["1100", "0011", "0011"]))
+    np.testing.assert_array_equal(box_mask([(-2, -2, 1, 1)], (3, 4)), grid(["1000", "0000", "0000"]))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from gradskip_onnx.graph.load import load
 from gradskip_onnx.metrics.randomisation import randomised, sanity_check, stages
 from gradskip_onnx.metrics.similarity import SIMILARITIES, WINDOW, ssim
 from gradskip_onnx.plan import build
-from gradskip_onnx.types import Needs
+from gradskip_onnx.types import Array, Needs
 from tests.models import Vit, vit
 
 pytest.importorskip("scipy")
@@ -29,7 +29,7 @@ def plain() -> tuple[onnx.ModelProto, Reading]:
     return build(source, reading, Needs()).model, reading
 
 
-def weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+def weights(model: onnx.ModelProto) -> dict[str, Array]:
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 
 
@@ -114,10 +114,10 @@ def test_gradskip_notices_and_an_edge_detector_does_not(plain):
 def test_unknown_mode(plain):
     model, reading = plain
     with pytest.raises(InputError, match="cascading, independent"):
-        sanity_check(model, reading.architecture, lambda _: [], mode="both")
+        sanity_check(model, reading.architecture, lambda _: [], mode="both")  # type: ignore[arg-type]
 
 
-def slow_ssim(a, b):
+def slow_ssim(a: Array, b: Array) -> float:
     """Window by window, from the definition."""
     a, b = ((m - m.min()) / (m.max() - m.min()) for m in (a, b))
     values = []
@@ -127,7 +127,7 @@ def slow_ssim(a, b):
             (vx, shared), (_, vy) = np.cov(x, y)
             top = (2 * x.mean() * y.mean() + 1e-4) * (2 * shared + 9e-4)
             values.append(top / ((x.mean() ** 2 + y.mean() ** 2 + 1e-4) * (vx + vy + 9e-4)))
-    return np.mean(values)
+    return float(np.mean(values))
 
 
 @pytest.mark.parametrize("seed", range(3))

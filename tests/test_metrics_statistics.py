@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gradskip_onnx.errors import GradskipError, InputError
-from gradskip_onnx.metrics import METRICS, Measured, extras
-from gradskip_onnx.metrics.statistics import anova, entropy, friedman, gini, interval, paired, spearman, wilcoxon
+from gradskip_onnx.metrics import METRICS, Measured, Metric, extras
+from gradskip_onnx.metrics.statistics import (
+    Interval,
+    anova,
+    entropy,
+    friedman,
+    gini,
+    interval,
+    paired,
+    spearman,
+    wilcoxon,
+)
 
 pytest.importorskip("scipy")
 
@@ -17,30 +29,37 @@ ROW = METRICS["insertion"]
 ROUNDING = 1e-12
 
 
-def measured(values):
+def measured(values: Sequence[float | None]) -> list[Measured]:
     return [Measured(excluded="left out") if v is None else Measured({"insertion": v}) for v in values]
 
 
+def sure(row: Metric, many: Sequence[Measured], **options: Any) -> Interval:
+    """The interval, which must be there."""
+    found = interval(row, many, **options)
+    assert found is not None
+    return found
+
+
 def test_interval_of_equal_values_is_a_point():
-    found = interval(ROW, measured([0.25] * 5))
+    found = sure(ROW, measured([0.25] * 5))
 
     assert (found.value, found.low, found.high, found.count) == (0.25, 0.25, 0.25, 5)
 
 
 def test_interval_of_a_coin():
     """50 zeros and 50 ones: the mean is 0.5, its standard error 0.05, so 95 % lie within 0.098."""
-    found = interval(ROW, measured([0.0, 1.0] * 50))
+    found = sure(ROW, measured([0.0, 1.0] * 50))
 
     assert found.value == 0.5
     assert found.low == pytest.approx(0.402, abs=0.012)  # steps of 0.01, and 2000 draws
     assert found.high == pytest.approx(0.598, abs=0.012)
     assert interval(ROW, measured([0.0, 1.0] * 50)) == found
-    narrow = interval(ROW, measured([0.0, 1.0] * 50), level=0.5)
+    narrow = sure(ROW, measured([0.0, 1.0] * 50), level=0.5)
     assert found.low < narrow.low < narrow.high < found.high
 
 
 def test_excluded_images_do_not_enter():
-    found = interval(ROW, measured([0.2, None, 0.4, None]))
+    found = sure(ROW, measured([0.2, None, 0.4, None]))
 
     assert found.count == 2
     assert found.value == pytest.approx(0.3)
@@ -51,10 +70,10 @@ def test_interval_of_an_accumulated_ratio():
     """Sums over sums in every draw: two images of 10 and 90 pixels can only give these three accuracies."""
     row = METRICS["pixel-accuracy"]
     many = [Measured({"correct": 10.0, "labelled": 10.0}), Measured({"correct": 45.0, "labelled": 90.0})]
-    found = interval(row, many)
+    found = sure(row, many)
 
     assert found.value == pytest.approx(0.55)
-    assert (found.low, found.high) == (pytest.approx(0.5), pytest.approx(1.0))
+    assert [found.low, found.high] == pytest.approx([0.5, 1.0])
 
 
 def test_paired_difference_is_sharper_than_either():
@@ -63,8 +82,9 @@ def test_paired_difference_is_sharper_than_either():
     one = rng.random(40)
     found = paired(ROW, measured([*(one + 0.1), None]), measured([*one, 0.5]))
 
+    assert found is not None
     assert found.count == 40
-    assert (found.low, found.value, found.high) == (pytest.approx(0.1),) * 3
+    assert [found.low, found.value, found.high] == pytest.approx([0.1] * 3)
     with pytest.raises(InputError, match="same images"):
         paired(ROW, measured([1.0]), measured([]))
     assert paired(ROW, measured([None]), measured([1.0])) is None
