@@ -50,13 +50,18 @@ def page() -> str:
 
 
 def rule_sets() -> list[str]:
-    """A paragraph for each variant: which rules it replaces."""
+    """A line for each variant: which rules it replaces, or has at all."""
     lines = ["## Rule sets", "", "`gradient` is the table above; the others replace some of its rules:", ""]
+    own = []
     for name, rules in ((name, table()) for name, table in RULESETS.items()):
-        replaced = sorted(op for op, rule in rules.items() if GRADIENT.get(op) is not rule)
-        if replaced:
-            lines.append(f"- `{name}`: {', '.join(replaced)}.")
-    return lines
+        replaced = ", ".join(sorted(op for op, rule in rules.items() if GRADIENT.get(op) is not rule))
+        if set(rules) != set(GRADIENT):
+            moved = ", ".join(sorted(op for op, rule in rules.items() if GRADIENT.get(op) is rule))
+            own += ["", f"`{name}` carries relevance in place of gradients and has no other rules than these:", ""]
+            own += [f"- as for gradients, because they move values: {moved};", f"- its own: {replaced}."]
+        elif replaced:
+            lines.append(f"- `{name}`: {replaced}.")
+    return lines + own
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from gradskip_onnx.autodiff.rulesets import GRADIENT
 from gradskip_onnx.errors import UnsupportedModelError
 
 QUANTISED = (np.int8, np.uint8)
+SHAPE_READERS = ("Shape", "Size")
 INTEGER_PRODUCTS = ("MatMulInteger", "ConvInteger")  # their int32 sums stand for real numbers too
 
 
@@ -25,14 +26,16 @@ def backward(
 ) -> dict[str, Sym]:
     """Gradients at the tensors `at` of a score whose gradient at the tensor `of` is `seed`."""
     start = len(emit.graph.nodes)
-    nodes, alive = _paths(emit, of, at)
+    above = _ancestors(emit, of)
+    nodes, alive = _paths(emit, above, of, at)
+    activations = _activations(emit, above)
     parts: dict[str, list[Sym | Piece]] = defaultdict(list, {of: [seed]})
     done: dict[str, Sym] = {}
     for node in reversed(nodes):
         arrived = [_settle(emit, output.name, parts, done) for output in node.outputs]
         if all(g is None for g in arrived):
             continue
-        view = _view(emit, node, alive)
+        view = _view(emit, node, alive, activations)
         gradients = _rule(emit, node, rules)(view, *arrived)
         for name, wanted, g in zip(view.x.names, view.wanted, gradients, strict=True):
             if wanted and g is not None:
@@ -68,19 +71,18 @@ def _rule(emit: Emit, node: Any, rules: Mapping[str, Rule]) -> Rule:
     return rules[key]
 
 
-def _view(emit: Emit, node: Any, alive: set[str]) -> Node:
+def _view(emit: Emit, node: Any, alive: set[str], activations: set[str]) -> Node:
     names = tuple(tensor.name for tensor in node.inputs)
     outputs = tuple(tensor.name for tensor in node.outputs)
     wanted = tuple(name in alive for name in names)
-    return Node(emit, node.op, node.name, node.attrs, Inputs(emit, names), outputs, wanted)
+    return Node(emit, node.op, node.name, node.attrs, Inputs(emit, names), outputs, wanted, activations)
 
 
-def _paths(emit: Emit, of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]:
+def _paths(emit: Emit, above: list[Any], of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]:
     """The nodes between the tensors `at` and `of` in topological order, and the tensors on those paths.
 
     A path runs through floating-point and quantised tensors only: nothing is differentiable across an index or a mask.
     """
-    above = _ancestors(emit, of)
     leads = {of}
     for node in reversed(above):
         if any(tensor.name in leads for tensor in node.outputs):
@@ -97,6 +99,15 @@ def _paths(emit: Emit, of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]
             alive |= outputs
             nodes += [node] if outputs else []
     return nodes, alive
+
+
+def _activations(emit: Emit, above: list[Any]) -> set[str]:
+    """The tensors whose values follow from a graph input; a shape does not count as a value."""
+    found = {tensor.name for tensor in emit.graph.inputs}
+    for node in above:
+        if node.op not in SHAPE_READERS and any(tensor.name in found for tensor in _sources(node)):
+            found.update(tensor.name for tensor in node.outputs)
+    return found
 
 
 def _ancestors(emit: Emit, of: str) -> list[Any]:

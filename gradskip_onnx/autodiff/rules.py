@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,7 @@ class Node:
     x: Inputs
     ys: tuple[str, ...]
     wanted: tuple[bool, ...]  # per input: does a gradient have to go there
+    activations: Set[str]  # tensors whose values follow from the image; the others are weights
 
     @property
     def y(self) -> Sym:
@@ -62,6 +63,10 @@ class Node:
     @property
     def opset(self) -> int:
         return self.emit.opset
+
+    def varies(self, index: int) -> bool:
+        """Whether an input follows from the image."""
+        return self.x.has(index) and self.x.names[index] in self.activations
 
     def value(self, index: int) -> Array | None:
         """The value of an input that is a small constant, else None."""

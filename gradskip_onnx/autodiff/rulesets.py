@@ -1,4 +1,4 @@
-"""The tables of gradient rules: the true gradient, and variants as overlays of it."""
+"""The tables of rules: the true gradient, variants as overlays of it, and one that carries relevance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from gradskip_onnx.autodiff import (  # noqa: F401  (they fill the table)
     vjps_shape,
     vjps_spatial,
 )
-from gradskip_onnx.autodiff.conservative import CONSERVATIVE
+from gradskip_onnx.autodiff.attnlrp import lrp
+from gradskip_onnx.autodiff.chefer import CHEFER
+from gradskip_onnx.autodiff.conservative import (
+    ATTENTION_HELD,
+    CONSERVATIVE,
+    GATES_HELD,
+    MEAN_HELD,
+    SPREAD_HELD,
+)
 from gradskip_onnx.autodiff.rules import VJPS, Rule
 from gradskip_onnx.errors import InputError
 
@@ -23,6 +31,19 @@ RULESETS: Mapping[str, Callable[..., Mapping[str, Rule]]] = MappingProxyType(
     {
         "gradient": lambda: GRADIENT,
         "conservative": lambda: GRADIENT | CONSERVATIVE,
+        "ah+ln": lambda mean=0.0, gates=0.0: (
+            GRADIENT | ATTENTION_HELD | SPREAD_HELD | (MEAN_HELD if mean else {}) | (GATES_HELD if gates else {})
+        ),
+        "attnlrp": lambda gamma_linear=0.0, gamma_conv=0.0: (
+            GRADIENT | lrp(attention_held=False, halves=True, gamma_linear=gamma_linear, gamma_conv=gamma_conv)
+        ),
+        "attnlrp-vit": lambda gamma_linear=0.05, gamma_conv=0.25: (
+            GRADIENT | lrp(attention_held=True, halves=False, gamma_linear=gamma_linear, gamma_conv=gamma_conv)
+        ),
+        "pe-lrp": lambda gamma_linear=0.05, gamma_conv=100.0: (
+            GRADIENT | lrp(attention_held=True, halves=True, gamma_linear=gamma_linear, gamma_conv=gamma_conv)
+        ),
+        "chefer1": lambda: CHEFER,
     }
 )
 

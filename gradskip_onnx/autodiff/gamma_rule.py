@@ -1,0 +1,54 @@
+"""The gamma rule of LRP in its general form for signed inputs, as gradients: relevance is value times gradient.
+
+For y = f(x, W) + b let P be the sum of the positive contributions x W to each output and N that of the negative ones,
+b+ and b- the parts of b. Relevance R = y g is shared in proportion to contributions; those of the sign of y count
+1 + gamma times:
+
+    D = y + gamma (P + b+)  where y > 0,    D = y + gamma (N + b-)  where y < 0
+    R_x = x+ (S+ W[+] + S- W[-]) + x- (S+ W[-] + S- W[+]),   S = R / D,   W[+-] = W + gamma W+-
+
+(Montavon et al. 2019, "Layer-Wise Relevance Propagation: An Overview", section 10.2.3; the form for signed inputs is
+that of zennit's `Gamma`). With P + N = f(x, W), P - N = f(|x|, |W|) and W+- = (W +- |W|) / 2 this takes one product
+forward and two back:
+
+    R_x / x = (1 + gamma/2) S W + (gamma/2) sign(x) (sign(y) S) |W|
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gradskip_onnx.autodiff.emit import Sym
+from gradskip_onnx.autodiff.linear import Linear
+from gradskip_onnx.autodiff.rules import Gradient, Node, Rule
+
+STABILISER = 1e-6  # zennit's, away from zero on either side
+
+
+def gamma_rule(otherwise: Rule, gamma_of: Callable[[Node], float]) -> Rule:
+    """The rule for products with weights where `gamma_of` the node is not 0; elsewhere the one given."""
+
+    def rule(n: Node, g: Sym, *more: Sym | None) -> tuple[Gradient, ...]:
+        gamma = gamma_of(n)
+        if not gamma:
+            return otherwise(n, g, *more)
+        at = 0 if n.varies(0) else 1
+        gradient = shared(Linear(n, at), n.only_first(g, more), gamma)
+        return tuple(gradient if index == at else None for index in range(len(n.x)))
+
+    return rule
+
+
+def shared(f: Linear, g: Sym, gamma: float) -> Sym:
+    """The gradient at x that makes x times it the relevance of x."""
+    size = f.weight.apply("Abs")
+    positive = 0.5 * (f.apply(f.x.apply("Abs"), size) + f.product)
+    negative = f.product - positive
+    y = f.product
+    if f.bias is not None:
+        y, positive, negative = y + f.bias, positive + f.bias.apply("Relu"), negative - (-f.bias).apply("Relu")
+    denominator = y + gamma * (y > 0).where(positive, negative)
+    away = (denominator < 0).where(denominator.lift(-STABILISER), STABILISER)
+    s = g * y / (denominator + away)
+    favoured = f.back(y.apply("Sign") * s, size)
+    return (1 + 0.5 * gamma) * f.back(s, f.weight) + (0.5 * gamma) * (f.x.apply("Sign") * favoured)
