@@ -54,9 +54,7 @@ def stages(model: onnx.ModelProto, architecture: Architecture) -> tuple[Stage, .
     names = ["embedding", *(f"block {block.index}" for block in architecture.blocks), "head"]
     kept = [Stage(name, tuple(weights)) for name, weights in zip(names, found, strict=True) if weights]
     if not kept:
-        raise InputError(
-            "no product of the graph has float weights to randomise; is the file quantised?"
-        )
+        raise InputError("no product of the graph has float weights to randomise; is the file quantised?")
     return tuple(reversed(kept))
 
 
