@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import DeviceError, InputError, ModelError
-from .types import Array
+from .types import EMPTY, Array
 
 if TYPE_CHECKING:
     import onnx
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
+LENT = "lent"  # where a tensor is said to lie whose value is handed over when the session is opened
 QUIET = 3  # errors only: ONNX Runtime warns about every input that has a default value
 
 
@@ -27,6 +29,7 @@ class Session:
     handle: Any
     provider: str
     warnings: tuple[str, ...] = ()
+    lent: tuple[Any, ...] = ()  # must live as long as the session: ONNX Runtime may read it where it is
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
         """The named outputs for these feeds."""
@@ -38,6 +41,7 @@ class Session:
             raise InputError(f"ONNX Runtime could not run the model: {_first_line(failure)}") from failure
 
 
+@cache  # asked for every session, answered by reading the metadata of every installed distribution
 def installed_runtimes() -> tuple[str, ...]:
     """The ONNX Runtime distributions present in this environment."""
     names = {str(d.metadata["Name"]).lower().replace("_", "-") for d in metadata.distributions() if d.metadata["Name"]}
@@ -52,8 +56,13 @@ def open_session(
     require_device: bool = False,
     threads: int | None = None,
     optimise: bool = True,
+    lent: Mapping[str, Array] = EMPTY,
 ) -> Session:
-    """Open `model` (external weights are looked up in `folder`) on `device`: auto, cpu or cuda[:N]."""
+    """Open `model` on `device`: auto, cpu or cuda[:N].
+
+    External weights are looked up in `folder`, but for those in `lent`. Without `optimise` the model is run as it is
+    written, by a session that takes little memory and little time to open.
+    """
     ort = _import_runtime()
     providers, warnings = _providers(device, ort.get_available_providers(), require_device)
     options = ort.SessionOptions()
@@ -64,8 +73,12 @@ def open_session(
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.enable_cpu_mem_arena = False  # opened to look at, run a few times: memory counts, not speed
         options.enable_mem_pattern = False
+        options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of every weight
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+    held = tuple(ort.OrtValue.ortvalue_from_numpy(value) for value in lent.values())
+    if held:
+        options.add_external_initializers(list(lent), list(held))
     try:
         handle = ort.InferenceSession(model.SerializeToString(), options, providers=providers)
     except _runtime_errors() as failure:
@@ -76,7 +89,7 @@ def open_session(
         if require_device:
             raise DeviceError(f"device {device!r} was required: {message}")
         warnings = (*warnings, message)
-    return Session(handle, provider, warnings)
+    return Session(handle, provider, warnings, held)
 
 
 def _import_runtime() -> Any:

@@ -100,6 +100,16 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """The addition of the positional embedding: tokens before and after it, their layout and special tokens."""
+
+    before: str
+    after: str
+    layout: str
+    special: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """What the graph turned out to be; every claim in it has a proof."""
 
@@ -112,6 +122,7 @@ class Architecture:
     blocks: tuple[Block, ...]
     proofs: tuple[Proof, ...] = ()
     unmatched: tuple[Mismatch, ...] = ()
+    position: Position | None = None
 
     @property
     def grid(self) -> Grid:
@@ -134,6 +145,7 @@ class Needs:
     branch_gradients: Which = ""
     normed_gradients: Which = ""
     input_gradients: bool = False  # at the pixels
+    position: bool = False  # tokens before and after the positional embedding, gradients after; where there is one
     readout_gradients: bool = False  # at each attention, of the score that the head gives that block's tokens
 
 

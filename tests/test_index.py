@@ -15,7 +15,7 @@ SHAPES = {"plain": Vit(depth=1), "written out": Vit(depth=1, decomposed_norm=Tru
 KINDS = ("MatMul", "Gemm")
 
 
-@pytest.fixture(params=SHAPES.values(), ids=SHAPES.keys(), scope="module")
+@pytest.fixture(params=list(SHAPES.values()), ids=list(SHAPES), scope="module")
 def lookup(request: pytest.FixtureRequest) -> Index:
     graph = forward_graph(vit(request.param))
     return index(graph, graph.inputs[0].name)

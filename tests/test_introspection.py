@@ -191,8 +191,8 @@ def test_caller_keeps_the_model():
 
 def round_operands(model: onnx.ModelProto, names: set[str], ops: set[str]) -> None:
     """Quantise and dequantise the tensors named, for the readers of some kinds alone."""
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(0.05), "step"))
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.uint8(128), "centre"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0.05, np.float32), "step"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(128, np.uint8), "centre"))
     pairs = []
     for place, node in enumerate(model.graph.node):
         for position, name in enumerate(node.input):

@@ -13,14 +13,16 @@ from ..errors import ModelError, UnsupportedModelError
 from ..types import Architecture, Array, Mismatch, Proof, Source, TensorFact
 from .blocks import Found, find_blocks, link, measure
 from .forward import fold, forward_graph, share_copies
-from .head import find_logits
+from .head import find_logits, possible_logits
 from .image_input import ImageInput, find_image_input
-from .index import index
+from .index import Index, index
+from .lean import lean
 from .lower import lower, needs_lowering, prove_lowering, refuse_hardware
 from .placement import prove_places
+from .position import find_position
 from .probes import DYNAMIC
 from .proofs import prove_attention, prove_stream, require
-from .rehearsal import Rehearsal, constants, observe, rehearse
+from .rehearsal import observe, rehearse
 from .upgrade import prove_upgrade
 from .windowing import find_windows
 
@@ -41,24 +43,25 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     refuse_hardware(graph)
     graph, proofs = _plain_operators(graph, image, source)
     graph = share_copies(graph)
-    rehearsal = rehearse(graph, image, source.folder)
-    facts, shapes = observe(rehearsal)
-    graph = fold(graph, constants(rehearsal, facts, index(graph, image.name).activations))
     lookup = index(graph, image.name)
     found, unmatched = find_blocks(lookup)
     if not found:
         raise UnsupportedModelError("no-attention", _nothing_found(unmatched), unmatched)
+    rehearsal = rehearse(lean(graph, source.folder), image, _claimed(graph, lookup, found))
+    facts, known = observe(rehearsal, lookup.activations)
     logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
-    values = _look(rehearsal, found, logits, graph)
-    blocks = [measure(f, i, lookup, facts, shapes, image.batch or 1) for i, f in enumerate(found)]
+    model, values = rehearsal.model.knowing(known), rehearsal.values
+    _require_finite(values[logits], graph)
+    graph = fold(graph, known)  # nothing that follows from the picture: what was found stays where it is
+    blocks = [measure(f, i, lookup, facts, rehearsal.shapes, image.batch or 1) for i, f in enumerate(found)]
     blocks = link(blocks, found, lookup, facts)
     queries = {block.index: entry.match.query for block, entry in zip(blocks, found, strict=True)}
-    blocks, windowed = find_windows(graph, blocks, queries, values, source.folder)
+    blocks, windowed = find_windows(model, blocks, queries, values)
     proofs += prove_upgrade(source, image, rehearsal.size)
     for entry in found:
         proofs += prove_attention(entry.match, lookup.node(entry.match.context), values)
         proofs += prove_stream([entry.skip, *entry.chain], values)
-    blocks, placed = prove_places(graph, blocks, [f.match.scores for f in found], values, rehearsal, source.folder)
+    blocks, placed = prove_places(model, blocks, [f.match.scores for f in found], values, rehearsal)
     architecture = Architecture(
         task=task,
         input=image.name,
@@ -69,6 +72,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
         blocks=tuple(blocks),
         proofs=require([*proofs, *windowed, *placed]),
         unmatched=tuple(unmatched),
+        position=find_position(lookup, image.name, blocks[0], facts, rehearsal.shapes),
     )
     return Reading(architecture, facts, graph)
 
@@ -77,9 +81,9 @@ def _plain_operators(graph: gs.Graph, image: ImageInput, source: Source) -> tupl
     """The graph without fused operators; files that have none pay nothing."""
     if not needs_lowering(graph):
         return graph, []
-    fused = rehearse(graph, image, source.folder)
-    lowered = lower(graph, observe(fused)[0], source.opset["ai.onnx"])
-    return lowered.graph, prove_lowering(graph, lowered, image, fused.size, source.folder)
+    fused = rehearse(lean(graph, source.folder), image)
+    lowered = lower(graph, fused.facts, source.opset["ai.onnx"])
+    return lowered.graph, prove_lowering(fused.model, lowered, image, fused.size)
 
 
 def _nothing_found(unmatched: Sequence[Mismatch]) -> str:
@@ -89,18 +93,20 @@ def _nothing_found(unmatched: Sequence[Mismatch]) -> str:
     return f"no attention in a residual stream: at {first.node!r} {first.reason} ({first.code})"
 
 
-def _look(rehearsal: Rehearsal, found: Sequence[Found], logits: str, graph: gs.Graph) -> dict[str, Array]:
-    """The values of everything that is claimed, for one picture."""
-    names = [logits, *(t.name for node in graph.nodes if node.op == DYNAMIC for t in node.outputs[1:])]
+def _claimed(graph: gs.Graph, lookup: Index, found: Sequence[Found]) -> list[str]:
+    """Every tensor about which something will be claimed, and the scales that will be held."""
+    names = [name for name in possible_logits(graph, lookup).values() if name in lookup.producer]
+    names += [tensor.name for node in graph.nodes if node.op == DYNAMIC for tensor in node.outputs[1:]]
     for entry in found:
         match = entry.match
         names += [match.attention, match.scores, match.query, match.operand, match.value, match.context]
         names += [name for add in (entry.skip, *entry.chain) for name in (add.skip, add.operand, add.branch, add.out)]
-    images = rehearsal.image.probe(rehearsal.size, rehearsal.image.batch or 1)
-    values = rehearsal.values(names, images)
-    if not np.isfinite(values[logits].astype(np.float64)).all():
+    return names
+
+
+def _require_finite(logits: Array, graph: gs.Graph) -> None:
+    if not np.isfinite(logits.astype(np.float64)).all():
         raise ModelError(f"the model's scores are not finite numbers: {_unsound_weight(graph)}")
-    return values
 
 
 def _unsound_weight(graph: gs.Graph) -> str:

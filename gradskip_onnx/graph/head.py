@@ -16,14 +16,18 @@ SQUASHED = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})  # probabilities: the
 PASSED = frozenset({"Identity", "Cast"})
 
 
+def possible_logits(graph: gs.Graph, lookup: Index) -> dict[str, str]:
+    """By output of the graph, the tensor that would be the scores."""
+    return {output.name: _before_squashing(lookup, output.name) for output in graph.outputs}
+
+
 def find_logits(graph: gs.Graph, lookup: Index, facts: Mapping[str, TensorFact], after: str) -> tuple[str, Task]:
     """The score tensor that follows from the last block; an output called "logits" wins over others."""
     candidates = []
-    for output in graph.outputs:
-        name = _before_squashing(lookup, output.name)
+    for output, name in possible_logits(graph, lookup).items():
         fact = facts.get(name)
         if fact is not None and lookup.follows(name, after) and fact.dtype.kind == "f" and len(fact.dims) in TASKS:
-            candidates.append((output.name, name, TASKS[len(fact.dims)]))
+            candidates.append((output, name, TASKS[len(fact.dims)]))
     if not candidates:
         seen = ", ".join(f"{t.name} {facts[t.name].dims if t.name in facts else '?'}" for t in graph.outputs)
         raise UnsupportedModelError(

@@ -14,9 +14,10 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from ..errors import UnsupportedModelError
-from ..types import Array, TensorFact
+from ..types import Array, Dims, TensorFact
 from .index import SHAPE_READERS
 from .sizes import BATCH, Free, Scale, Shape, Size, number, plain, regroup, spell
+from .uniform import uniform
 from .write import Write
 
 # Their first input gives the shape; the others are weights along some axis of it, or single numbers.
@@ -43,7 +44,7 @@ class Walk:
         """The shape of an input that follows from the tokens, or of one that never changes."""
         if tensor.name in self.sizes:
             return self.sizes[tensor.name]
-        dims = tensor.shape if isinstance(tensor, gs.Constant) else self.facts[tensor.name].dims
+        dims = _dims(self, tensor)
         if None in dims:
             raise refuse(node, f"reads {tensor.name!r}, which follows the batch but not the tokens")
         return tuple(plain(size or 0) for size in dims)
@@ -76,6 +77,10 @@ class Walk:
             return self.batch
         less = factor.front + factor.back
         return self.write.op("Sub", self.tokens, self.write.ints(less)) if less else self.tokens
+
+
+def _dims(walk: Walk, tensor: Any) -> Dims:
+    return tuple(tensor.shape) if isinstance(tensor, gs.Constant) else walk.facts[tensor.name].dims
 
 
 Rule = Callable[[Walk, Any], list[Shape]]
@@ -114,7 +119,12 @@ def rule(*kinds: str) -> Callable[[Rule], Rule]:
 
 
 def broadcast(walk: Walk, node: Any) -> list[Shape]:
-    """Elementwise, and whatever else keeps the shape."""
+    """Elementwise, and whatever else keeps the shape; a mask that is one number everywhere fits any length."""
+    for at, tensor in enumerate(node.inputs):
+        if tensor.name and tensor.name not in walk.sizes and len(_dims(walk, tensor)) > 1:
+            held = uniform(tensor)
+            if held is not None:
+                node.inputs[at] = walk.write.const(held, held.dtype)
     return [_together(node, [walk.shape(tensor, node) for tensor in node.inputs if tensor.name])]
 
 

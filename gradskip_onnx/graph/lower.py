@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
+import onnx
 import onnx_graphsurgeon as gs
 
 from ..errors import UnsupportedModelError
-from ..session import open_session
 from ..types import Array, Proof, TensorFact
 from . import lowerings_quantised  # noqa: F401  (adds its rows)
 from .image_input import ImageInput
+from .lean import Lean, lean
 from .lowerings import LOWERINGS
 from .proofs import difference, rounding
 from .write import Write
@@ -78,28 +78,29 @@ def _key(node: gs.Node) -> tuple[str, str]:
     return ("" if node.domain in (None, *STANDARD) else node.domain), node.op
 
 
-def prove_lowering(
-    original: gs.Graph, lowered: Lowered, image: ImageInput, size: tuple[int, int], folder: Path | None
-) -> list[Proof]:
+def prove_lowering(original: Lean, lowered: Lowered, image: ImageInput, size: tuple[int, int]) -> list[Proof]:
     """Each fused node against what replaced it, both on the inputs the rewritten graph gives them."""
     if not lowered.witnesses:
         return []
-    graph = lowered.graph.copy()
-    tensors = graph.tensors()
-    fused = {node.name: node for node in original.nodes}
+    plain = lean(lowered.graph, original.folder, original.weights)
+    replaced = {node.name for node in lowered.witnesses.values()}
     pairs: dict[str, str] = {}
-    for name in {node.name for node in lowered.witnesses.values()}:
-        node = fused[name]
-        inputs = [tensors.get(t.name, t.copy() if isinstance(t, gs.Constant) else t) for t in node.inputs]
-        outputs = [gs.Variable(WITNESS + t.name if t.name else "", dtype=t.dtype) for t in node.outputs]
-        graph.nodes.append(gs.Node(node.op, WITNESS + name, node.attrs, inputs, outputs, domain=node.domain))
-        pairs |= {t.name: WITNESS + t.name for t in node.outputs if t.name in lowered.witnesses}
-    tensors = graph.tensors()
-    graph.outputs = [tensors[name] for pair in pairs.items() for name in pair]
-    graph.toposort()
-    session = open_session(gs.export_onnx(graph, do_type_check=False), folder, "cpu", optimise=False)
+    witnesses = []
+    for node in original.nodes:
+        if node.name in replaced:
+            pairs |= {name: WITNESS + name for name in node.output if name in lowered.witnesses}
+            witness = onnx.NodeProto()
+            witness.CopyFrom(node)
+            witness.output[:] = [name and WITNESS + name for name in node.output]
+            witnesses.append(witness)
+    both = replace(
+        original,
+        nodes=[*plain.nodes, *witnesses],
+        stored={**original.stored, **plain.stored},
+        weights={**original.weights, **plain.weights},
+    )
     names = [name for pair in pairs.items() for name in pair]
-    seen = session.run(names, {image.name: image.probe(size, image.batch or 1)})
+    seen = both.open(names).run(names, {image.name: image.probe(size, image.batch or 1)})
     return [_compare(name, seen[name], seen[other]) for name, other in pairs.items()]
 
 

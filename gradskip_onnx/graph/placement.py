@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import onnx_graphsurgeon as gs
 
 from ..errors import UnsupportedModelError
 from ..types import Array, Block, Grid, Proof
 from .layouts import arrange, batch_of, restore
+from .lean import Lean
 from .probes import CUT, Bench, Cell, find_places, locality, open_bench, stir
 from .rehearsal import Rehearsal
 
@@ -19,19 +18,13 @@ LEAK = 1e-3  # scores that must not move may do so by this share of those that m
 
 
 def prove_places(
-    graph: gs.Graph,
-    blocks: Sequence[Block],
-    scores: Sequence[str],
-    values: Mapping[str, Array],
-    rehearsal: Rehearsal,
-    folder: Path | None,
+    model: Lean, blocks: Sequence[Block], scores: Sequence[str], values: Mapping[str, Array], rehearsal: Rehearsal
 ) -> tuple[list[Block], list[Proof]]:
     """Blocks with their grids and special tokens, and the proofs for both."""
     starts = [block for n, block in enumerate(blocks) if n == 0 or block.stage != blocks[n - 1].stage]
     ends = [block for n, block in enumerate(blocks) if n + 1 == len(blocks) or block.stage != blocks[n + 1].stage]
     image = rehearsal.image
     cuts = [block.tokens_out for block in ends[:-1]]
-    bench = open_bench(graph, cuts, [block.tokens_in for block in starts], values, folder)
     proofs: list[Proof] = []
     size: Grid = rehearsal.size
     placed: dict[int, Block] = {}
@@ -39,6 +32,7 @@ def prove_places(
         move = (
             _picture_mover(rehearsal, values) if before is None else _token_mover(placed[before.stage], before, values)
         )
+        bench = open_bench(model, cuts, [start.tokens_in], values)
         place = find_places(_responder(bench, start, move, len(values[image.name])), size, start.tokens_in)
         if place is None:
             raise UnsupportedModelError(
@@ -48,7 +42,7 @@ def prove_places(
         size = place.grid
         placed[start.stage] = replace(start, grid=place.grid, special=place.special)
     located = [replace(b, grid=placed[b.stage].grid, special=placed[b.stage].special) for b in blocks]
-    return located, proofs + _prove_locality(graph, located, scores, values, folder)
+    return located, proofs + _prove_locality(model, located, scores, values)
 
 
 Mover = Callable[[Cell | None], tuple[str, Array]]
@@ -103,10 +97,10 @@ def _responder(bench: Bench, start: Block, move: Mover, batch: int) -> Callable[
 
 
 def _prove_locality(
-    graph: gs.Graph, blocks: Sequence[Block], scores: Sequence[str], values: Mapping[str, Array], folder: Path | None
+    model: Lean, blocks: Sequence[Block], scores: Sequence[str], values: Mapping[str, Array]
 ) -> list[Proof]:
     """A token moves its own query and its own key, in every block, and nothing else."""
-    bench = open_bench(graph, [block.tokens_in for block in blocks], scores, values, folder)
+    bench = open_bench(model, [block.tokens_in for block in blocks], scores, values)
     rng = np.random.default_rng(2)
     still = bench.ask(scores, {})
     worst = dict.fromkeys(scores, 0.0)

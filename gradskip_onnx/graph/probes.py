@@ -7,14 +7,14 @@ concerns one block alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
-import onnx_graphsurgeon as gs
+import onnx
 
-from ..session import Session, open_session
+from ..session import Session
 from ..types import Array, Grid, Proof
+from .lean import Lean
 
 CUT = "gradskip/cut/"
 DYNAMIC = "DynamicQuantizeLinear"
@@ -35,41 +35,26 @@ class Bench:
         return self.session.run(outputs, dict(self.feeds) | dict(changed))
 
 
-def open_bench(
-    graph: gs.Graph, cuts: Sequence[str], outputs: Sequence[str], values: Mapping[str, Array], folder: Path | None
-) -> Bench:
+def open_bench(model: Lean, cuts: Sequence[str], outputs: Sequence[str], values: Mapping[str, Array]) -> Bench:
     """A model in which the tensors named in `cuts` are fed where they are read; at first they keep their `values`."""
-    graph = graph.copy()
-    _hold_scales(graph, values)
-    tensors = graph.tensors()
-    feeds = {tensor.name: values[tensor.name] for tensor in graph.inputs}  # shape arithmetic may still read the picture
-    for name in cuts:
-        value = feeds[CUT + name] = values[name]
-        feed = gs.Variable(CUT + name, dtype=value.dtype, shape=[None] * value.ndim)
-        for node in list(tensors[name].outputs):
-            node.inputs = [feed if tensor is tensors[name] else tensor for tensor in node.inputs]
-        graph.inputs.append(feed)
-    graph.outputs = [tensors[name] for name in outputs]
-    graph.cleanup(remove_unused_graph_inputs=True).toposort()
-    session = open_session(gs.export_onnx(graph, do_type_check=False), folder, "cpu", optimise=False)
-    read = {tensor.name for tensor in graph.inputs}
+    fed = {CUT + name: values[name] for name in cuts}
+    session = _held(model, values).open(outputs, {name: CUT + name for name in cuts}, fed)
+    read = {entry.name for entry in session.handle.get_inputs()}  # shape arithmetic may still read the picture
+    feeds = fed | {name: values[name] for name in model.inputs}
     return Bench(session, {name: value for name, value in feeds.items() if name in read})
 
 
-def _hold_scales(graph: gs.Graph, values: Mapping[str, Array]) -> None:
+def _held(model: Lean, values: Mapping[str, Array]) -> Lean:
     """Grids found from the whole tensor keep the scale they had: moving one token would shift the rounding of all."""
-    for node in graph.nodes:
-        if node.op == DYNAMIC:
-            rounded, *grid = node.outputs
-            node.op, node.inputs = "QuantizeLinear", [*node.inputs, *(_held(tensor, values) for tensor in grid)]
-            node.outputs = [rounded]
-
-
-def _held(tensor: gs.Tensor, values: Mapping[str, Array]) -> gs.Constant:
-    """The tensor itself, its readers included, as the value it had."""
-    tensor.inputs.clear()
-    constant: gs.Constant = tensor.to_constant(values[tensor.name])
-    return constant
+    nodes: list[onnx.NodeProto] = []
+    grids: dict[str, onnx.TensorProto] = {}
+    for node in model.nodes:
+        if node.op_type == DYNAMIC:
+            rounded, *grid = node.output
+            node = onnx.helper.make_node("QuantizeLinear", [*node.input, *grid], [rounded], name=node.name)
+            grids |= {name: onnx.numpy_helper.from_array(values[name], name) for name in grid}
+        nodes.append(node)
+    return replace(model, nodes=nodes, stored={**model.stored, **grids})
 
 
 @dataclass(frozen=True, slots=True)

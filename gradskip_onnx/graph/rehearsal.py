@@ -6,20 +6,20 @@ two batch sizes also tells which dimensions follow the batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import onnx_graphsurgeon as gs
 
-from ..errors import InputError, UnsupportedModelError
-from ..session import Session, open_session
+from ..errors import InputError, ModelError, UnsupportedModelError
+from ..session import Session
 from ..types import Array, TensorFact
 from .image_input import ImageInput
+from .lean import Lean
+from .thin import thin
 
 SHAPE = "gradskip/shape/"
 NO_TENSOR = ("Sequence", "Optional", "SplitToSequence")  # their outputs have no shape to ask for
@@ -28,51 +28,41 @@ SPECIAL_NAMES = {"float": "float32", "double": "float64"}  # ONNX Runtime's word
 PLAIN_NAMES = ("float16", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DTYPES = SPECIAL_NAMES | {name: name for name in PLAIN_NAMES}
 
+Shapes = dict[str, tuple[int, ...]]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rehearsal:
-    """A model opened with all its tensors as outputs."""
+    """One run of a model: the shapes of all its tensors, and the values of those that were asked for."""
 
-    session: Session
+    model: Lean
     image: ImageInput
     size: tuple[int, int]
-    tensors: tuple[str, ...]
     dtypes: Mapping[str, np.dtype[Any]]
+    shapes: Shapes
+    values: Mapping[str, Array]
 
-    def shapes(self, batch: int) -> dict[str, tuple[int, ...]]:
-        """The shape of every tensor for a batch of this size."""
-        feeds = {self.image.name: self.image.probe(self.size, batch)}
-        seen = self.session.run([SHAPE + name for name in self.tensors], feeds)
-        return {name: tuple(int(d) for d in seen[SHAPE + name]) for name in self.tensors}
-
-    def values(self, names: Iterable[str], images: Array) -> dict[str, Array]:
-        """The values of some tensors for these images."""
-        wanted = list(dict.fromkeys(names))
-        if self.image.name in wanted:
-            wanted.remove(self.image.name)
-        return {self.image.name: images} | self.session.run(wanted, {self.image.name: images})
+    @property
+    def facts(self) -> dict[str, TensorFact]:
+        """Ranks and element types; one run does not tell which dimensions follow the batch."""
+        return {name: TensorFact(self.shapes[name], dtype) for name, dtype in self.dtypes.items()}
 
 
-def rehearse(graph: gs.Graph, image: ImageInput, folder: Path | None) -> Rehearsal:
-    """Open a graph for looking at; finds the first image size that runs where the file leaves it open."""
-    model = gs.export_onnx(graph, do_type_check=False)
-    tensors = [t for node in model.graph.node if not node.op_type.startswith(NO_TENSOR) for t in node.output if t]
-    del model.graph.output[:]
-    del model.graph.value_info[:]  # stale shapes in a file must not contradict what a run shows
-    for name in tensors:
-        model.graph.node.append(onnx.helper.make_node("Shape", [name], [SHAPE + name]))
-    model.graph.output.extend(onnx.ValueInfoProto(name=n) for t in tensors for n in (t, SHAPE + t))
-    session = open_session(model, folder, "cpu", optimise=False)
+def rehearse(model: Lean, image: ImageInput, look: Iterable[str] = ()) -> Rehearsal:
+    """Run a model once; finds the first image size that runs where the file leaves it open."""
+    tensors = _tensors(model)
+    session = _with_shapes(model, tensors).open([name for tensor in tensors for name in (tensor, SHAPE + tensor)])
     types = {out.name: out.type.removeprefix("tensor(").removesuffix(")") for out in session.handle.get_outputs()}
     dtypes = {name: np.dtype(DTYPES[types[name]]) for name in tensors if types[name] in DTYPES}
+    wanted = [name for name in dict.fromkeys(look) if name in dtypes]
     for size in image.sizes:
-        rehearsal = Rehearsal(session, image, size, tuple(tensors), dtypes)
+        images = image.probe(size, image.batch or 1)
         try:
-            rehearsal.session.run([SHAPE + tensors[-1]], {image.name: image.probe(size, image.batch or 1)})
+            shapes, values = _run(session, tensors, wanted, {image.name: images})
         except InputError as failure:
             refusal = failure
         else:
-            return rehearsal
+            return Rehearsal(model, image, size, dtypes, shapes, values | {image.name: images})
     tried = ", ".join(f"{h}x{w}" for h, w in image.sizes)
     raise UnsupportedModelError(
         "does-not-run",
@@ -80,30 +70,60 @@ def rehearse(graph: gs.Graph, image: ImageInput, folder: Path | None) -> Rehears
     )
 
 
-def observe(rehearsal: Rehearsal) -> tuple[dict[str, TensorFact], dict[str, tuple[int, ...]]]:
-    """Facts on every tensor (a dimension that follows the batch is None) and the shapes for one batch."""
-    if rehearsal.image.batch is not None:
-        single = rehearsal.shapes(rehearsal.image.batch)
-        double = single
-    else:
-        single, double = rehearsal.shapes(1), rehearsal.shapes(2)
+def observe(rehearsal: Rehearsal, activations: Collection[str]) -> tuple[dict[str, TensorFact], dict[str, Array]]:
+    """Facts on every tensor (a dimension that follows the batch is None), and the values of small tensors that follow
+    neither from the image nor from the batch size: shape arithmetic, mostly."""
+    image = rehearsal.image
+    small = [
+        name
+        for name in rehearsal.dtypes
+        if name not in activations and prod(rehearsal.shapes[name]) <= SMALL
+    ]  # fmt: skip
+    runs = _thin_runs(rehearsal, activations, small) or _runs(rehearsal, rehearsal.model, small)
+    (single, first), (double, second) = runs[0], runs[-1]
     facts = {}
     for name, dtype in rehearsal.dtypes.items():
         dims = tuple(a if a == b else None for a, b in zip(single[name], double[name], strict=True))
         facts[name] = TensorFact(dims, dtype)
-    batch = rehearsal.image.batch
-    facts[rehearsal.image.name] = TensorFact((batch, *rehearsal.image.dims(rehearsal.size)), rehearsal.image.dtype)
-    return facts, single
+    facts[image.name] = TensorFact((image.batch, *image.dims(rehearsal.size)), image.dtype)
+    known = {name: first[name] for name in small if np.array_equal(first[name], second[name])}
+    return facts, known
 
 
-def constants(rehearsal: Rehearsal, facts: Mapping[str, TensorFact], activations: Iterable[str]) -> dict[str, Array]:
-    """Small tensors that follow neither from the image nor from the batch size: shape arithmetic, mostly."""
-    follow = set(activations)
-    names = [
-        name
-        for name, fact in facts.items()
-        if name not in follow and None not in fact.dims and prod(size or 0 for size in fact.dims) <= SMALL
-    ]
-    batches = [rehearsal.image.batch] if rehearsal.image.batch is not None else [1, 2]
-    runs = [rehearsal.values(names, rehearsal.image.probe(rehearsal.size, batch, seed=batch)) for batch in batches]
-    return {name: runs[0][name] for name in names if all(np.array_equal(runs[0][name], run[name]) for run in runs[1:])}
+def _thin_runs(
+    rehearsal: Rehearsal, activations: Collection[str], small: Sequence[str]
+) -> list[tuple[Shapes, dict[str, Array]]] | None:
+    """The runs of the thin twin, if it has the shapes of the model itself."""
+    twin = thin(rehearsal.model, rehearsal.shapes, activations)
+    try:
+        runs = _runs(rehearsal, twin, small)
+    except (InputError, ModelError):  # the model itself will say what is wrong
+        return None
+    return runs if runs[0][0] == rehearsal.shapes else None
+
+
+def _runs(rehearsal: Rehearsal, model: Lean, small: Sequence[str]) -> list[tuple[Shapes, dict[str, Array]]]:
+    """Shapes of all tensors and values of some, for one image and for two; where the batch is fixed, for one batch."""
+    image, tensors = rehearsal.image, list(rehearsal.shapes)
+    session = _with_shapes(model, tensors).open([*small, *(SHAPE + tensor for tensor in tensors)])
+    batches = [1, 2] if image.batch is None else [image.batch]
+    feeds = ({image.name: image.probe(rehearsal.size, batch, seed=batch)} for batch in batches)
+    return [_run(session, tensors, small, feed) for feed in feeds]
+
+
+def _tensors(model: Lean) -> list[str]:
+    return [t for node in model.nodes if not node.op_type.startswith(NO_TENSOR) for t in node.output if t]
+
+
+def _with_shapes(model: Lean, tensors: Sequence[str]) -> Lean:
+    return replace(
+        model, nodes=[*model.nodes, *(onnx.helper.make_node("Shape", [name], [SHAPE + name]) for name in tensors)]
+    )
+
+
+def _run(
+    session: Session, tensors: Sequence[str], names: Sequence[str], feeds: Mapping[str, Array]
+) -> tuple[Shapes, dict[str, Array]]:
+    seen = session.run([*(SHAPE + name for name in tensors), *names], feeds)
+    shapes = {name: tuple(seen[SHAPE + name].tolist()) for name in tensors}
+    return shapes, {name: seen[name] for name in names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ def shorten(
     read_off(graph, architecture, facts)
     follow(walk, list(graph.nodes))
     graph.cleanup(remove_unused_graph_inputs=True).toposort()
-    model = finish(graph, architecture, {SEQUENCE})
+    _refuse_other_ways(graph, entrance)
+    model = finish(graph)
     patches = np.ones(walk.scale.tokens, bool)
     patches[list(entrance.special)] = False
     return Short(model, folder, SEQUENCE, architecture.logits, entrance, patches, facts[entrance.tokens_in].dtype)
@@ -100,15 +101,18 @@ def read_off(graph: gs.Graph, architecture: Architecture, facts: Mapping[str, Te
     graph.outputs = [logits]
 
 
-def finish(graph: gs.Graph, architecture: Architecture, inputs: Set[str]) -> onnx.ModelProto:
-    """The cut graph as a model; nothing else may go in, the picture least of all."""
-    others = [tensor.name for tensor in graph.inputs if tensor.name not in inputs]
+def _refuse_other_ways(graph: gs.Graph, entrance: Block) -> None:
+    others = [tensor.name for tensor in graph.inputs if tensor.name != SEQUENCE]
     if others:
         raise UnsupportedModelError(
             "fixed-sequence",
             f"tokens cannot be left out of this model: the scores also follow from {others[0]!r} "
-            f"by a way that does not pass the first block ({architecture.blocks[0].tokens_in!r})",
+            f"by a way that does not pass the first block ({entrance.tokens_in!r})",
         )
+
+
+def finish(graph: gs.Graph) -> onnx.ModelProto:
+    """A cut graph as a model that nothing but its inputs binds."""
     model: onnx.ModelProto = gs.export_onnx(graph, do_type_check=False)
     del model.graph.value_info[:]  # sizes seen at one length must not bind another
     for output in model.graph.output:

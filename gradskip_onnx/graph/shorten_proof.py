@@ -8,7 +8,7 @@ same for both sequences. Where a length is hidden in a constant (a mean written 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def prove_shortening(short: Short, reading: Reading, trace: Trace) -> tuple[Proo
     for kept, source in zip(keep, copied, strict=True):
         filled = tokens.copy()
         filled[patches] = tokens[patches[source]]
-        unseen.append(whole.scores(short, filled, kept))
+        unseen.append(whole.scores(short, trace.input, filled, kept))
     alone = ask(session, short, np.stack([tokens[short.rows(kept)] for kept in keep]))
     given = ask(session, short, tokens[None])[0]
     bound = rounding(short.dtype)
@@ -84,21 +84,24 @@ def draw(count: int) -> tuple[Array, Array]:
 class _Whole:
     """The model at full length, with an input for each block that hides tokens from its attention."""
 
-    def __init__(self, session: Session, architecture: Architecture, facts: Mapping[str, TensorFact]) -> None:
-        self.session, self.architecture, self.facts = session, architecture, facts
+    def __init__(
+        self, session: Session, architecture: Architecture, facts: Mapping[str, TensorFact], inputs: Set[str]
+    ) -> None:
+        self.session, self.architecture, self.facts, self.inputs = session, architecture, facts, inputs
 
     @classmethod
     def opened(cls, reading: Reading, folder: Path | None) -> _Whole:
         graph, facts, architecture = reading.graph.copy(), reading.facts, reading.architecture
-        sequence = cut(graph, architecture.blocks[0], facts)
+        cut(graph, architecture.blocks[0], facts)
         tensors = graph.tensors()
-        masks = [_hide(graph, tensors[block.attention], facts) for block in architecture.blocks]
+        for block in architecture.blocks:
+            _hide(graph, tensors[block.attention], facts)
         read_off(graph, architecture, facts)
         graph.cleanup(remove_unused_graph_inputs=True).toposort()
-        model = finish(graph, architecture, {sequence.name, *masks})
-        return cls(open_session(model, folder, "cpu", optimise=False), architecture, facts)
+        session = open_session(finish(graph), folder, "cpu", optimise=False)
+        return cls(session, architecture, facts, {tensor.name for tensor in graph.inputs})
 
-    def scores(self, short: Short, tokens: Array, keep: Array) -> Array:
+    def scores(self, short: Short, picture: Array, tokens: Array, keep: Array) -> Array:
         """Of one sequence at full length, of whose patches only those in `keep` can be seen."""
         fact = self.facts[short.entrance.tokens_in]
         axes = axes_of(short.entrance.tokens_layout)
@@ -106,7 +109,13 @@ class _Whole:
         sequences = np.repeat(tokens[None], batch, axis=0)
         feed = restore(sequences, short.entrance.tokens_layout, short.dims_of(sequences.shape))
         masks = {UNSEEN + block.attention: self._mask(block, keep) for block in self.architecture.blocks}
-        found: Array = self.session.run([short.logits], {SEQUENCE: feed, **masks})[short.logits]
+        feeds = {SEQUENCE: feed, **masks}
+        if self.architecture.input in self.inputs:  # shape arithmetic may still read it
+            pictures = np.repeat(picture[None], batch, axis=0).astype(self.facts[self.architecture.input].dtype)
+            feeds[self.architecture.input] = (
+                pictures if self.architecture.input_layout == "bchw" else pictures.transpose(0, 2, 3, 1)
+            )
+        found: Array = self.session.run([short.logits], feeds)[short.logits]
         return np.asarray(found[0])
 
     def _mask(self, block: Block, keep: Array) -> Array:
@@ -117,7 +126,7 @@ class _Whole:
         return np.where(seen, 0.0, FAR[dtype.name]).astype(dtype)
 
 
-def _hide(graph: gs.Graph, attention: Any, facts: Mapping[str, TensorFact]) -> str:
+def _hide(graph: gs.Graph, attention: Any, facts: Mapping[str, TensorFact]) -> None:
     """Add a number for each key to the scores in front of a softmax."""
     (softmax,) = attention.inputs
     name = f"{UNSEEN}{attention.name}"
@@ -126,7 +135,6 @@ def _hide(graph: gs.Graph, attention: Any, facts: Mapping[str, TensorFact]) -> s
     graph.nodes.append(gs.Node("Add", f"{name}/add", inputs=[softmax.inputs[0], mask], outputs=[hidden]))
     softmax.inputs[0] = hidden
     graph.inputs.append(mask)
-    return name
 
 
 def _require(*proofs: Proof) -> tuple[Proof, ...]:

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import onnx_graphsurgeon as gs
 
 from ..types import Array, Block, Proof
 from .layouts import arrange, batch_of, restore
+from .lean import Lean
 from .probes import CUT, STILL, open_bench, stir
 from .proofs import require
 
 
 def find_windows(
-    graph: gs.Graph,
-    blocks: Sequence[Block],
-    queries: Mapping[int, str],
-    values: Mapping[str, Array],
-    folder: Path | None,
+    model: Lean, blocks: Sequence[Block], queries: Mapping[int, str], values: Mapping[str, Array]
 ) -> tuple[list[Block], list[Proof]]:
     """The blocks, those with window attention knowing their windows; `queries` names Q of each block."""
     asked = [block for block in blocks if "w" in block.attention_layout]
     if not asked:
         return list(blocks), []
     names = [queries[block.index] for block in asked]
-    bench = open_bench(graph, [block.tokens_in for block in asked], names, values, folder)
+    bench = open_bench(model, [block.tokens_in for block in asked], names, values)
     tokens = {b.index: arrange(values[b.tokens_in], b.tokens_layout, _batch(b, values)) for b in asked}
     stirred = {index: stir(array, np.random.default_rng(4)) for index, array in tokens.items()}
     still = bench.ask(names, {})

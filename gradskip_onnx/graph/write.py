@@ -26,13 +26,15 @@ class Write:
         """One node with one output, of the element type `gives` or that of the first input."""
         return self.ops(kind, 1, *inputs, gives=gives, **attrs)[0]
 
-    def ops(self, kind: str, outputs: int, *inputs: Any, gives: Any = None, **attrs: Any) -> list[gs.Variable]:
+    def ops(
+        self, kind: str, outputs: int, *inputs: Any, gives: Any = None, domain: str | None = None, **attrs: Any
+    ) -> list[gs.Variable]:
         """One node; numbers among the inputs become constants of the type of the first tensor among them."""
         like = next((x for x in inputs if isinstance(x, gs.Tensor)), None)
         tensors = [x if isinstance(x, gs.Tensor) else self.const(x, self.dtype(like)) for x in inputs]
         made = [gs.Variable(self._name(kind)) for _ in range(outputs)]
         self.kinds |= {tensor.name: np.dtype(gives or self.dtype(like)) for tensor in made}
-        self.graph.nodes.append(gs.Node(kind, self._name(kind), attrs, inputs=tensors, outputs=made))
+        self.graph.nodes.append(gs.Node(kind, self._name(kind), attrs, inputs=tensors, outputs=made, domain=domain))
         return made
 
     def const(self, value: Any, dtype: Any) -> gs.Constant:
