@@ -74,6 +74,15 @@ def timm(name: str, **options: Any) -> Make:
     return make
 
 
+def alone(make: Make) -> Make:
+    def wrapped() -> nn.Module:
+        from .wrappers import Alone
+
+        return Alone(make())
+
+    return wrapped
+
+
 def vit(**options: Any) -> Make:
     def make() -> nn.Module:
         from timm.models.vision_transformer import VisionTransformer
@@ -182,12 +191,13 @@ ROWS: tuple[Family, ...] = (
     _timm("deit3", "DeiT-3", timm("deit3_small_patch16_224", img_size=WIDE, **SMALL)),
     _timm("beit", "BEiT", timm("beit_base_patch16_224", img_size=WIDE, **SMALL)),
     _timm("beitv2", "BEiT", timm("beitv2_base_patch16_224", img_size=WIDE, **SMALL)),
-    _timm("eva02", "EVA-02", timm("eva02_tiny_patch14_224", img_size=(56, 84), **ROTARY), "EvaBlock", size=(56, 84)),
+    _timm("eva02", "EVA-02", alone(timm("eva02_tiny_patch14_224", img_size=(56, 84), **ROTARY)), "EvaBlock",
+          size=(56, 84)),
     _timm("clip", "CLIP", timm("vit_base_patch16_clip_quickgelu_224", img_size=WIDE, **SMALL)),
     _timm("siglip", "SigLIP", timm("vit_base_patch16_siglip_224", img_size=WIDE, **SMALL), pools=1),
     _timm("siglip_gap", "SigLIP", timm("vit_base_patch16_siglip_gap_224", img_size=WIDE, **SMALL)),
     _timm("dinov2", "DINOv2", timm("vit_small_patch14_reg4_dinov2", img_size=(56, 84), **SMALL), size=(56, 84)),
-    _timm("dinov3", "DINOv3", timm("vit_small_patch16_dinov3", img_size=WIDE, **ROTARY), "EvaBlock"),
+    _timm("dinov3", "DINOv3", alone(timm("vit_small_patch16_dinov3", img_size=WIDE, **ROTARY)), "EvaBlock"),
     _timm("swin", "Swin", timm("swin_tiny_patch4_window7_224", img_size=SQUARE, **STAGES), "SwinTransformerBlock",
           size=SQUARE),
     _timm("swin_padded", "Swin", timm("swin_tiny_patch4_window7_224", img_size=(56, 72), **STAGES),

@@ -1,4 +1,4 @@
-"""Models of transformers as functions from pixels to logits."""
+"""Models as functions from pixels to logits."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ class Logits(nn.Module):
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         logits: Tensor = getattr(self.model(pixel_values=pixel_values, return_dict=True, **self.options), self.field)
+        return logits
+
+
+class Alone(nn.Module):
+    """A model as a function of the picture alone; TorchScript makes tensors of the defaults of other arguments."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        logits: Tensor = self.model(pixel_values)
         return logits
 
 
