@@ -148,7 +148,7 @@ class Folder:
         done: list[Path] = []
         try:
             for path, content in zip(paths, contents, strict=True):
-                _replace(path, content)
+                write_whole(path, content)
                 done.append(path)
         except OSError as error:
             if not self.force:
@@ -278,7 +278,7 @@ def _temporary() -> str:
     return f".gradskip-{os.getpid()}-{secrets.token_hex(4)}.tmp"
 
 
-def _replace(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write beside the target, then rename: nobody ever sees half a file."""
     temporary = path.with_name(_temporary())
     try:

@@ -1,0 +1,13 @@
+"""Methods compared on a dataset: resumable runs, a table with intervals, a page to look at."""
+
+from __future__ import annotations
+
+from .choices import GFLOPS, MethodChoice, choose_method, choose_metric, metric_names
+from .evaluate import Report, evaluate, set_up
+from .summary import Summary
+from .task import Evaluation
+
+__all__ = [
+    "GFLOPS", "Evaluation", "MethodChoice", "Report", "Summary", "choose_method", "choose_metric", "evaluate",
+    "metric_names", "set_up",
+]  # fmt: skip

@@ -1,0 +1,139 @@
+"""From entries to cases: an image as the model takes it, the class explained, and the ground truth for that class."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..api import Explainer
+from ..classes import find_class
+from ..datasets import Dataset, Entry
+from ..errors import InputError
+from ..metrics import Sample
+from ..preprocess import Geometry, prepare
+from ..runtime import predicted
+from ..types import Array
+from .forward import Forward
+from .truth import areas_of, boxes_of, mask_of, shown_classes
+
+MOST_PATCHES = 32  # a side: tokens finer than that are removed by the square, or nothing would change
+TARGETS = ("predicted", "label")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One image and class."""
+
+    sample: Sample
+    logits: Array  # of the unchanged image
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """An entry read: its cases, or why there are none."""
+
+    entry: Entry
+    cases: tuple[Case, ...] = ()
+    excluded: str = ""
+    error: str = ""
+
+
+def resolve_labels(dataset: Dataset, explainer: Explainer, *, required: bool) -> tuple[dict[str, int], list[str]]:
+    """Class index by entry, and warnings; a name that the model does not know is an error only if labels are needed."""
+    found: dict[str, int] = {}
+    lost: dict[str | int, str] = {}
+    known: dict[str | int, int] = {}
+    for entry in dataset.entries:
+        if entry.label is None or entry.label in lost:
+            continue
+        if entry.label not in known:
+            try:
+                known[entry.label] = find_class(entry.label, explainer.labels, explainer.architecture.classes) or 0
+            except InputError as error:
+                if required:
+                    raise InputError(f"{entry.id}: {error}") from None
+                lost[entry.label] = str(error)
+                continue
+        found[entry.id] = known[entry.label]
+    if required and not found and all(entry.areas is None for entry in dataset.entries):
+        raise InputError(f"{dataset.where}: no image has a label, but the class of the label is to be explained")
+    first = next(iter(lost.values()), "")
+    return found, [f"{len(lost)} labels of the dataset are unused: {first}"] if lost else []
+
+
+def patch_side(explainer: Explainer) -> int:
+    """Side of the feature removed as one, in pixels."""
+    rows = explainer.architecture.grid[0]
+    side = max(1, explainer.architecture.input_dims[1] // rows)
+    while explainer.architecture.input_dims[1] // side > MOST_PATCHES:
+        side *= 2
+    return side
+
+
+def seed_of(identity: str) -> int:
+    """The seed of everything random about an image; nothing but its id decides it."""
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4], "big")
+
+
+def prepare_group(
+    entries: Sequence[Entry], explainer: Explainer, forward: Forward, labels: Mapping[str, int], target: str
+) -> list[Prepared]:
+    """Read, prepare and classify a group of images; one that cannot be read fails alone."""
+    read = [_read(entry, explainer) for entry in entries]
+    arrays = [each[0] for each in read if not isinstance(each, str)]
+    logits = iter(forward.logits(np.stack(arrays)) if arrays else ())
+    found = []
+    for entry, each in zip(entries, read, strict=True):
+        if isinstance(each, str):
+            found.append(Prepared(entry, error=each))
+            continue
+        try:
+            found.append(_cases(entry, explainer, *each, next(logits), labels.get(entry.id), target))
+        except InputError as error:
+            found.append(Prepared(entry, error=str(error)))
+    return found
+
+
+def _read(entry: Entry, explainer: Explainer) -> tuple[Array, Geometry] | str:
+    try:
+        return prepare(entry.read(), explainer.preprocess)
+    except InputError as error:
+        return str(error)
+
+
+def _cases(
+    entry: Entry, explainer: Explainer, image: Array, geometry: Geometry, logits: Array, label: int | None, target: str
+) -> Prepared:
+    size = (image.shape[1], image.shape[2])
+    areas = areas_of(entry, label, geometry, size)
+    targets = _targets(logits, label, target, areas)
+    if isinstance(targets, str):
+        return Prepared(entry, excluded=targets)
+    made = [
+        Sample(
+            id=entry.id,
+            image=image,
+            target=each,
+            label=label,
+            boxes=boxes_of(entry, label, each, geometry, size),
+            mask=mask_of(areas, each),
+            mean=explainer.preprocess.mean,
+            std=explainer.preprocess.std,
+            patch=patch_side(explainer),
+            seed=seed_of(entry.id),
+        )
+        for each in targets
+    ]
+    return Prepared(entry, tuple(Case(sample, logits) for sample in made))
+
+
+def _targets(logits: Array, label: int | None, target: str, areas: Array | None) -> list[int] | str:
+    """The classes to explain, or why there are none."""
+    if target == "predicted":
+        return [int(predicted(logits[None])[0])]
+    if logits.ndim == 1:
+        return "the image has no label" if label is None else [label]
+    return shown_classes(areas, logits) or "no class is both there and predicted"

@@ -1,0 +1,109 @@
+"""What is compared: methods with their options settled, and what is measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..errors import InputError
+from ..methods import METHODS, Method
+from ..metrics import METRICS, Choice, choose
+from ..metrics.table import Metric
+from ..repeats import Request
+from .randomisation import RANDOMISATION, Options
+
+GFLOPS = "gflops"  # of a method, not of an image: counted once, from the graph
+WHOLE_RUN: dict[str, Metric] = {RANDOMISATION.name: RANDOMISATION}  # measured on some images together
+
+
+@dataclass(frozen=True, slots=True)
+class MethodChoice:
+    """A method with its options settled."""
+
+    row: Method
+    options: Any
+
+    @property
+    def label(self) -> str:
+        """The name and whatever differs from the defaults: `gradskip[gamma=0.1]`."""
+        told = [f.name for f in fields(self.options) if getattr(self.options, f.name) != f.default]
+        listing = ",".join(f"{name}={getattr(self.options, name)}" for name in told)
+        return f"{self.row.name}[{listing}]" if told else self.row.name
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return asdict(self.options)
+
+    def request(self, score: str) -> Request:
+        """The pass it asks for first."""
+        return Request(self.row.needs(self.options), self.row.seed(self.options) or score, self.row.rules(self.options))
+
+
+def choose_method(name: str, **options: Any) -> MethodChoice:
+    """A method by its name; unknown names, options and values are refused."""
+    if name not in METHODS:
+        raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
+    row = METHODS[name]
+    known = [each.name for each in fields(row.options)]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InputError(f"method {name} has no option {unknown[0]!r}; known: {', '.join(known) or '(none)'}")
+    return MethodChoice(row, row.options(**options))
+
+
+def choose_metric(name: str, **options: Any) -> Choice:
+    """A metric by its name: of an image, or of some images together."""
+    if name not in WHOLE_RUN:
+        return choose(name, **options)
+    unknown = sorted(set(options) - {each.name for each in fields(Options)})
+    if unknown:
+        known = ", ".join(each.name for each in fields(Options))
+        raise InputError(f"metric {name} has no option {unknown[0]!r}; known: {known}")
+    return Choice(WHOLE_RUN[name], Options(**options))
+
+
+def metric_names() -> tuple[str, ...]:
+    return (*METRICS, *WHOLE_RUN, GFLOPS)
+
+
+def metric_options(name: str) -> type[Any]:
+    """The dataclass of a metric's options."""
+    rows = METRICS | WHOLE_RUN
+    if name not in rows:
+        raise InputError(f"unknown metric {name!r}; known: {', '.join(metric_names())}")
+    return rows[name].options
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What is done for one image and method; several metrics may read their numbers off one measurement."""
+
+    name: str
+    choice: Choice
+
+    @property
+    def label(self) -> str:
+        """Its name and the options that differ from the defaults."""
+        return self.name + self.choice.label.removeprefix(self.choice.row.name)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return asdict(self.choice.options)
+
+
+def measurements(metrics: Sequence[Choice]) -> tuple[Measurement, ...]:
+    """Each measurement that the metrics need, once."""
+    found: dict[tuple[str, Any], Measurement] = {}
+    for choice in metrics:
+        found.setdefault(_identity(choice), Measurement(choice.row.measure.__name__, choice))
+    return tuple(found.values())
+
+
+def measurement_of(choice: Choice, among: Sequence[Measurement]) -> Measurement:
+    """The measurement that a metric reads."""
+    return next(each for each in among if _identity(each.choice) == _identity(choice))
+
+
+def _identity(choice: Choice) -> tuple[str, Any]:
+    return choice.row.measure.__qualname__, choice.options

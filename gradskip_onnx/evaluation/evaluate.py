@@ -1,0 +1,118 @@
+"""The calls: set an evaluation up, run it into a folder, write what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..api import Explainer
+from ..datasets import Dataset
+from ..errors import InputError, UnsupportedModelError
+from ..metrics import Choice
+from ..metrics.statistics import RESAMPLES
+from ..outputs import Folder, to_json, write_whole
+from .cases import TARGETS, resolve_labels
+from .choices import MethodChoice
+from .cost import Price, prices
+from .documents import as_csv, as_document
+from .gather import Everything, gather
+from .page import Note, render
+from .run import Run
+from .summary import Summary, summarise
+from .task import Evaluation
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """What an evaluation came to, and its files."""
+
+    evaluation: Evaluation
+    summary: Summary
+    prices: Mapping[str, Price]
+    everything: Everything
+    document: Mapping[str, Any]
+    run: Run
+
+
+def set_up(
+    explainer: Explainer,
+    dataset: Dataset,
+    methods: Sequence[MethodChoice],
+    metrics: Sequence[Choice],
+    *,
+    target: str = "predicted",
+    score: str = "logit",
+    batch: int = 8,
+    pictures: int = 8,
+    retry: bool = False,
+) -> tuple[Evaluation, list[str]]:
+    """An evaluation and warnings; methods that cannot explain the model are left out."""
+    if target not in TARGETS:
+        raise InputError(f"target: got {target!r}, allowed: {', '.join(TARGETS)}")
+    labels, warnings = resolve_labels(dataset, explainer, required=target == "label")
+    refused = {m.label: reason for m in methods if (reason := m.row.refuses(explainer.architecture))}
+    kept = {m.label: m for m in methods if m.label not in refused}
+    if not kept:
+        name, reason = next(iter(refused.items()), ("(none)", "no method was named"))
+        raise UnsupportedModelError("method", f"method {name} cannot explain this model: {reason}")
+    warnings += [f"method {name} is left out: {reason}" for name, reason in refused.items()]
+    evaluation = Evaluation(
+        explainer=explainer,
+        dataset=dataset,
+        labels=labels,
+        methods=tuple(kept.values()),
+        metrics=tuple({metric.label: metric for metric in metrics}.values()),
+        target=target,
+        score=score,
+        batch=batch,
+        pictures=pictures,
+        retry=retry,
+    )
+    return evaluation, [*dataset.warnings, *warnings]
+
+
+def evaluate(
+    evaluation: Evaluation,
+    folder: Path,
+    *,
+    reference: str | None = None,
+    gflops: bool = False,
+    resamples: int = RESAMPLES,
+    step: Step = lambda _: None,
+) -> Report:
+    """Measure what the folder does not hold yet, and sum up; `reference` is a method's label (else the first)."""
+    labels = [method.label for method in evaluation.methods]
+    chosen = reference or labels[0]
+    if chosen not in labels:
+        raise InputError(f"reference {chosen!r} is not among the methods: {', '.join(labels)}")
+    Folder(folder).open()
+    run = Run.open(evaluation, folder)
+    run.go(step)
+    everything = gather(run.ledger, run.wanted)
+    summary = summarise(evaluation, everything, folder, chosen, resamples)
+    cost = prices(evaluation.explainer, evaluation.methods, evaluation.score, count=gflops)
+    document = as_document(evaluation, summary, cost)
+    return Report(evaluation, summary, cost, everything, document, run)
+
+
+def write(
+    report: Report, *, title: str, command: str = "", notes: Sequence[Note] = (), extra: Mapping[str, Any] | None = None
+) -> tuple[Path, ...]:
+    """results.csv, results.json and report.html, each whole or not at all."""
+    page = render(report.run, report.summary, report.prices, title=title, command=command, notes=notes)
+    contents = {
+        "results.csv": as_csv(report.summary),
+        "results.json": to_json({**report.document, **(extra or {})}),
+        "report.html": page,
+    }
+    paths = [report.run.folder / name for name in contents]
+    try:
+        for path, content in zip(paths, contents.values(), strict=True):
+            write_whole(path, content)
+    except OSError as error:
+        raise InputError(f"output {report.run.folder}: cannot be written ({error.strerror or error})") from None
+    return tuple(paths)

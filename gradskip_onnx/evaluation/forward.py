@@ -1,0 +1,68 @@
+"""The plain model: logits of preprocessed images, and the probability of a class that metrics ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import runtime
+from ..api import Explainer
+from ..plan import build
+from ..session import Session, open_session
+from ..types import Architecture, Array, Needs, Plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forward:
+    """A session that shows the logits and nothing else."""
+
+    session: Session
+    plan: Plan
+    architecture: Architecture
+    batch: int | None  # the batch a file is bound to
+    dtype: np.dtype[np.generic]
+
+    @classmethod
+    def of(cls, explainer: Explainer) -> Forward:
+        plan = build(explainer.source, explainer.reading, Needs())
+        session = open_session(
+            plan.model,
+            plan.folder,
+            explainer.device,
+            require_device=explainer.require_device,
+            threads=explainer.threads,
+        )
+        fact = explainer.reading.facts[explainer.architecture.input]
+        return cls(session, plan, explainer.architecture, fact.dims[0], fact.dtype)
+
+    def logits(self, images: Array) -> Array:
+        """(B, classes) or (B, classes, h, w); a file bound to a batch size is filled up with copies."""
+        step = self.batch or len(images)
+        found = []
+        for start in range(0, len(images), step):
+            part = images[start : start + step]
+            full = np.concatenate([part, np.repeat(part[-1:], step - len(part), axis=0)])
+            traces = runtime.run(self.session, self.plan, self.architecture, full.astype(self.dtype))
+            found += [trace.logits for trace in traces[: len(part)]]
+        return np.stack(found)
+
+    def score(self, clean: Array, target: int) -> Callable[[Array], Array]:
+        """Probability of a class; for segmentation its mean over the pixels that `clean` logits give to the class."""
+        weights = _pixels(clean, target)
+
+        def probability(images: Array) -> Array:
+            logits = self.logits(images).astype(np.float64)
+            powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+            of_class = powers[:, target] / powers.sum(axis=1)
+            return np.asarray(of_class if weights is None else (of_class * weights).sum(axis=(1, 2)) / weights.sum())
+
+        return probability
+
+
+def _pixels(logits: Array, target: int) -> Array | None:
+    if logits.ndim == 1:
+        return None
+    chosen = logits.argmax(axis=0) == target
+    return np.asarray(chosen if chosen.any() else np.ones_like(chosen), np.float64)

@@ -1,0 +1,72 @@
+"""The lines of an evaluation read back: what each method and measurement came to, image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..metrics import Measured
+from ..types import Array
+from .ledger import Ledger, measured_of
+
+Place = tuple[str, int | None]  # image and class
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """The mean course of a measurement."""
+
+    x: Array
+    y: Array
+    count: int
+
+
+@dataclass(slots=True, eq=False)
+class Gathered:
+    """One method and measurement; of curves only the sums are kept."""
+
+    results: dict[Place, Measured] = field(default_factory=dict)
+    checks: dict[Place, Mapping[str, float]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    sums: dict[str, tuple[Array, Array, int]] = field(default_factory=dict)  # kind -> x, sum of y, count
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        image = record["image"]
+        if record.get("error"):
+            self.failed[image] = record["error"]
+            return
+        if not record["cases"]:
+            self.results[image, None] = Measured(excluded=record["excluded"] or "no class to explain")
+        for case in record["cases"]:
+            self.results[image, case["target"]] = measured_of(case)
+            self.checks[image, case["target"]] = case["checks"]
+            for kind, (x, y) in case["curves"].items():
+                _, total, count = self.sums.get(kind, (None, np.zeros(len(y)), 0))
+                self.sums[kind] = (np.array(x), total + y, count + 1)
+
+    @property
+    def curves(self) -> dict[str, Curve]:
+        return {kind: Curve(x, total / count, count) for kind, (x, total, count) in self.sums.items()}
+
+
+Everything = dict[tuple[str, str], Gathered]  # by method and measurement
+
+
+def gather(ledger: Ledger, wanted: set[str]) -> Everything:
+    """The lines with these keys; of two with the same key the later one counts."""
+    last = {record["key"]: number for number, record in enumerate(ledger.records()) if record["key"] in wanted}
+    found: Everything = {}
+    for number, record in enumerate(ledger.records()):
+        if last.get(record["key"]) == number:
+            found.setdefault((record["method"], record["measure"]), Gathered()).take(record)
+    return found
+
+
+def places(many: Iterable[Gathered], images: Iterable[str]) -> list[Place]:
+    """Every image and class that any of them has a result for, in the order of the dataset."""
+    order = {image: at for at, image in enumerate(images)}
+    seen = {place for each in many for place in each.results}
+    return sorted(seen, key=lambda place: (order[place[0]], -1 if place[1] is None else place[1]))

@@ -1,0 +1,58 @@
+"""Small pictures for the page: what the model saw, and each map over it; kept as files, so that a run can go on."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from ..errors import InputError
+from ..outputs import write_whole
+from ..preprocess import Preprocess, denormalise
+from ..render import overlay, resample
+from ..types import Array
+from .ledger import key_of
+
+SIDE = 224  # the longer side, in pixels
+QUALITY = 85
+FOLDER = "pictures"
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """The folder of the pictures; a name stands for everything a picture depends on."""
+
+    folder: Path
+
+    def path(self, facts: dict[str, object]) -> Path:
+        return self.folder / FOLDER / f"{key_of(facts)}.jpg"
+
+    def save(self, path: Path, image: Image.Image) -> None:
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=QUALITY)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, buffer.getvalue())
+        except OSError as error:
+            raise InputError(f"output {path}: cannot be written ({error.strerror or error})") from None
+
+
+def shrunk(image: Array, preprocess: Preprocess) -> Image.Image:
+    """The model's input (3, H, W) as a picture."""
+    picture = denormalise(image, preprocess)
+    factor = SIDE / max(picture.size)
+    return picture.resize((round(picture.width * factor), round(picture.height * factor)), Image.Resampling.LANCZOS)
+
+
+def covered(image: Array, values: Array, preprocess: Preprocess) -> Image.Image:
+    """The same with a map over it."""
+    picture = shrunk(image, preprocess)
+    return overlay(picture, resample(values, picture.size))
+
+
+def data_uri(path: Path) -> str:
+    """A picture inside a page."""
+    return "data:image/jpeg;base64," + base64.b64encode(path.read_bytes()).decode()

@@ -1,0 +1,95 @@
+"""The parameter-randomisation check of one method: how alike its maps stay while the weights become random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from ..api import Explainer
+from ..methods.options import check, option
+from ..metrics.randomisation import sanity_check
+from ..metrics.sample import Saliency, Sample, Score
+from ..metrics.table import Measured, Metric
+from ..plan import build
+from ..types import Array, Needs
+from .explain import Method, explain_group
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the weights fall, and for how many images."""
+
+    images: int = option(8, "images of the dataset that are explained again at every stage", low=1, high=100_000)
+    mode: str = option("cascading", "stages stay random, or are put back", choices=("cascading", "independent"))
+    seed: int = option(0, "seed of the random weights", low=0, high=2**31)
+
+    def __post_init__(self) -> None:
+        check("metric randomisation", self)
+
+
+def by_stages(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
+    """Stands in the row only: this check needs other models, not other images."""
+    raise NotImplementedError("randomisation is measured on some images together, by `measure_together`")
+
+
+def _none(options: Any) -> int:
+    del options
+    return 0
+
+
+RANDOMISATION = Metric(
+    name="randomisation",
+    summary="rank correlation with the original map, mean over the stages at which weights become random",
+    better="lower",
+    span=(-1.0, 1.0),
+    options=Options,
+    measure=by_stages,
+    passes=_none,
+    terms=("spearman",),
+)
+
+
+def measure_together(
+    explainer: Explainer, method: Method, images: Array, targets: Sequence[int], score: str, options: Options
+) -> list[Measured]:
+    """The check for some images (B, C, H, W): means over the stages, the last stage, and the course."""
+    forward = build(explainer.source, explainer.reading, Needs())
+    originals = {tensor.name for tensor in forward.model.graph.initializer}
+
+    def explain(model: onnx.ModelProto) -> list[Array]:
+        found = explain_group(_with_weights(explainer, model, originals), method, images, targets, score)
+        failed = next((each for each in found if isinstance(each, Exception)), None)
+        if failed is not None:
+            raise failed
+        return [each.map for each in found if not isinstance(each, Exception)]
+
+    mode: Any = options.mode
+    steps = sanity_check(
+        forward.model, explainer.architecture, explain, folder=forward.folder, mode=mode, seed=options.seed
+    )
+    course = {name: np.array([step.similarity[name] for step in steps]) for name in steps[0].similarity}
+    stages = np.arange(1, len(steps) + 1) / len(steps)
+    return [
+        Measured(
+            {name: float(values[:, at].mean()) for name, values in course.items()}
+            | {f"{name}_last": float(values[-1, at]) for name, values in course.items()},
+            {"similarity": np.stack([stages, course["spearman"][:, at]])},
+        )
+        for at in range(len(images))
+    ]
+
+
+def _with_weights(explainer: Explainer, model: onnx.ModelProto, names: set[str]) -> Explainer:
+    """The same reading of the same graph, with the weights of `model`: what was proven is about the graph."""
+    stored = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in names}
+    graph = explainer.reading.graph.copy()
+    tensors = graph.tensors()
+    for name, tensor in stored.items():
+        if name in tensors:
+            tensors[name].values = numpy_helper.to_array(tensor)
+    return replace(explainer, reading=replace(explainer.reading, graph=graph), opened={})

@@ -1,0 +1,201 @@
+"""The loop of an evaluation: groups of images, every method on the same group, what is missing is measured."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..api import Explanation
+from ..datasets import Entry
+from ..errors import GradskipError, InputError
+from ..metrics import Measured, Saliency, measure
+from .cases import Case, Prepared, prepare_group
+from .choices import Measurement, MethodChoice
+from .explain import explain_group
+from .forward import Forward
+from .ledger import Ledger, case_document, key_of
+from .pictures import Pictures, covered, shrunk
+from .randomisation import measure_together
+from .task import Evaluation, spread
+
+OPEN_BYTES = 2 << 30  # of models in sessions at a time: more methods than fit take turns
+TIMES = "timings.jsonl"
+Step = Callable[[str], None]
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One run into a folder; `wanted` are the keys of its results, whoever measured them."""
+
+    evaluation: Evaluation
+    folder: Path
+    ledger: Ledger
+    pictures: Pictures
+    forward: Forward
+    shown: set[str]  # ids of the images in the picture grid
+    wanted: set[str] = field(default_factory=set)
+
+    @classmethod
+    def open(cls, evaluation: Evaluation, folder: Path) -> Run:
+        shown = {entry.id for entry in evaluation.shown}
+        return cls(evaluation, folder, Ledger.open(folder), Pictures(folder), Forward.of(evaluation.explainer), shown)
+
+    def go(self, step: Step) -> None:
+        """Measure everything that is missing."""
+        evaluation = self.evaluation
+        for methods in self._turns():
+            for group in _groups(evaluation.dataset.entries, evaluation.batch):
+                self._group(group, methods, step)
+            evaluation.explainer.opened.clear()
+        for measurement in evaluation.together:
+            for method in evaluation.methods:
+                self._together(method, measurement)
+                step(method.label)
+
+    def _turns(self) -> Iterator[tuple[MethodChoice, ...]]:
+        """Methods whose sessions fit into memory side by side."""
+        size = max(1, self.evaluation.explainer.source.model.ByteSize())
+        count = max(1, OPEN_BYTES // size)
+        methods = self.evaluation.methods
+        for start in range(0, len(methods), count):
+            yield methods[start : start + count]
+
+    def _group(self, group: Sequence[Entry], methods: Sequence[MethodChoice], step: Step) -> None:
+        """Every method on a few images; where anything is missing, the group runs as a whole, as it would have."""
+        digests = {entry.id: entry.digest() for entry in group}
+        ready: list[Prepared] = []
+        for method in methods:
+            todo = {entry.id: self._missing(entry, digests[entry.id], method) for entry in group}
+            drawings = {entry.id: self._undrawn(entry, digests[entry.id], method) for entry in group}
+            if any(todo.values()) or any(drawings.values()):
+                evaluation = self.evaluation
+                ready = ready or prepare_group(
+                    group, evaluation.explainer, self.forward, evaluation.labels, evaluation.target
+                )
+                self._method(ready, method, todo, drawings)
+            for entry in group:
+                step(f"{entry.id} {method.label}")
+
+    def _key(self, entry: Entry, digest: str, method: MethodChoice, measurement: Measurement) -> str:
+        facts = self.evaluation.facts(entry, digest, method)
+        return key_of(facts | {"measure": measurement.name, "settings": measurement.settings})
+
+    def _open(self, key: str) -> bool:
+        """Whether a result must be measured; it is wanted in any case."""
+        self.wanted.add(key)
+        return key not in self.ledger.done or (self.evaluation.retry and key in self.ledger.failed)
+
+    def _missing(self, entry: Entry, digest: str, method: MethodChoice) -> dict[str, Measurement]:
+        keys = {self._key(entry, digest, method, each): each for each in self.evaluation.alone}
+        return {key: each for key, each in keys.items() if self._open(key)}
+
+    def _undrawn(self, entry: Entry, digest: str, method: MethodChoice) -> list[Path]:
+        """Pictures of the page that are not there yet: the image itself, and the map over it."""
+        if entry.id not in self.shown:
+            return []
+        paths = [self.pictures.path(self.evaluation.facts(entry, digest, which)) for which in (None, method)]
+        return paths if not all(path.exists() for path in paths) else []
+
+    def _method(
+        self,
+        ready: Sequence[Prepared],
+        method: MethodChoice,
+        todo: Mapping[str, Mapping[str, Measurement]],
+        drawings: Mapping[str, Sequence[Path]],
+    ) -> None:
+        cases = [case for each in ready for case in each.cases]
+        began = time.perf_counter()
+        images = np.stack([case.sample.image for case in cases]) if cases else np.empty(0)
+        targets = [case.sample.target for case in cases]
+        found = explain_group(self.evaluation.explainer, method, images, targets, self.evaluation.score)
+        self._time(method, len(cases), time.perf_counter() - began)
+        maps = iter(found)
+        for each in ready:
+            mine = [(case, next(maps)) for case in each.cases]
+            for key, measurement in todo[each.entry.id].items():
+                self._record(each, method, key, measurement.label, partial(self._measured, mine, measurement))
+            self._draw(mine, drawings[each.entry.id])
+
+    def _measured(
+        self, mine: Sequence[tuple[Case, Explanation | GradskipError]], measurement: Measurement
+    ) -> list[dict[str, Any]]:
+        documents = []
+        for case, found in mine:
+            if isinstance(found, GradskipError):
+                raise found
+            saliency = Saliency(found.map, found.relevance.scores)
+            score = self.forward.score(case.logits, case.sample.target)
+            (measured,) = measure([measurement.choice], case.sample, saliency, score)
+            documents.append(case_document(case.sample.target, measured, found.relevance.checks))
+        return documents
+
+    def _record(
+        self, each: Prepared, method: MethodChoice, key: str, name: str, measured: Callable[[], list[dict[str, Any]]]
+    ) -> None:
+        """One line; a failure is a result too."""
+        record: dict[str, Any] = {"key": key, "image": each.entry.id, "method": method.label, "measure": name}
+        if each.error:
+            self.ledger.append(record | {"error": each.error})
+            return
+        try:
+            self.ledger.append(record | {"cases": measured(), "excluded": each.excluded})
+        except GradskipError as error:
+            self.ledger.append(record | {"error": str(error)})
+
+    def _draw(self, mine: Sequence[tuple[Case, Explanation | GradskipError]], paths: Sequence[Path]) -> None:
+        if not paths or not mine:
+            return
+        (case, found), preprocess = mine[0], self.evaluation.explainer.preprocess
+        self.pictures.save(paths[0], shrunk(case.sample.image, preprocess))
+        if not isinstance(found, GradskipError):
+            self.pictures.save(paths[1], covered(case.sample.image, found.map, preprocess))
+
+    def _together(self, method: MethodChoice, measurement: Measurement) -> None:
+        evaluation, options = self.evaluation, measurement.choice.options
+        entries = spread(evaluation.dataset.entries, options.images)
+        keys = {entry.id: self._key(entry, entry.digest(), method, measurement) for entry in entries}
+        missing = {identity for identity, key in keys.items() if self._open(key)}
+        if not missing:
+            return
+        ready = prepare_group(entries, evaluation.explainer, self.forward, evaluation.labels, evaluation.target)
+        first = [each for each in ready if each.cases]  # of several classes of an image, one will do
+        images = np.stack([each.cases[0].sample.image for each in first]) if first else np.empty(0)
+        targets = [each.cases[0].sample.target for each in first]
+        failure = ""
+        many: list[Measured] = []
+        try:
+            many = measure_together(evaluation.explainer, method, images, targets, evaluation.score, options)
+        except GradskipError as error:
+            failure = str(error)
+        results = dict(zip((each.entry.id for each in first), many, strict=False))
+        for each in ready:
+            if each.entry.id in missing:
+                self._record(
+                    each, method, keys[each.entry.id], measurement.label, partial(_shared, each, results, failure)
+                )
+
+    def _time(self, method: MethodChoice, count: int, seconds: float) -> None:
+        """How long the maps took; not part of the results, which are the same on every machine."""
+        line = {"model": self.evaluation.explainer.source.sha256, "method": method.label, "images": count}
+        with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
+
+
+def _shared(each: Prepared, results: Mapping[str, Measured], failure: str) -> list[dict[str, Any]]:
+    if failure:
+        raise InputError(failure)
+    if each.entry.id not in results:
+        return []
+    return [case_document(each.cases[0].sample.target, results[each.entry.id], {})]
+
+
+def _groups(entries: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:
+    for start in range(0, len(entries), size):
+        yield entries[start : start + size]

@@ -1,0 +1,164 @@
+"""From results to a table: means with bootstrap intervals, differences from a reference, failures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import GradskipError
+from ..metrics import Choice, Measured
+from ..metrics.statistics import RESAMPLES, Interval, interval, paired, wilcoxon
+from ..metrics.table import Better, first
+from .choices import measurement_of
+from .gather import Curve, Everything, Gathered, places
+from .run import TIMES
+from .task import Evaluation
+
+FEWEST = 3  # pairs for a test
+ABSENT = Measured(excluded="no result")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A metric of a method over the dataset."""
+
+    found: Interval | None  # None where no image counts
+    excluded: int
+    failed: int
+    gap: Interval | None = None  # to the reference method, on the same images
+    p: float | None = None  # Wilcoxon's, of the gap
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A metric as a table shows it."""
+
+    label: str
+    summary: str
+    better: Better
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A method that could not be measured on an image."""
+
+    image: str
+    method: str
+    measure: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summary:
+    """Everything that is reported; cells by method and metric, curves by measurement and kind, then method."""
+
+    methods: tuple[str, ...]
+    columns: tuple[Column, ...]
+    reference: str
+    images: int
+    cells: Mapping[tuple[str, str], Cell]
+    curves: Mapping[tuple[str, str], Mapping[str, Curve]]
+    failures: tuple[Failure, ...]
+    seconds: Mapping[str, float]  # for a map
+
+    def best(self, column: Column) -> str | None:
+        """The method that leads in a metric."""
+        known = {m: cell.found.value for m in self.methods if (cell := self.cells[m, column.label]).found is not None}
+        if not known:
+            return None
+        return (max if column.better == "higher" else min)(known, key=known.__getitem__)
+
+
+def summarise(
+    evaluation: Evaluation, everything: Everything, folder: Path, reference: str, resamples: int = RESAMPLES
+) -> Summary:
+    """The summary of what was measured; an evaluation in which everything failed is an error."""
+    methods = tuple(method.label for method in evaluation.methods)
+    if everything and not any(each.results for each in everything.values()):
+        reasons = {reason: image for each in everything.values() for image, reason in each.failed.items()}
+        reason, image = next(iter(reasons.items()))
+        raise GradskipError(f"nothing could be measured: {reason} (image {image})")
+    cells: dict[tuple[str, str], Cell] = {}
+    for choice in evaluation.metrics:
+        cells |= _column(evaluation, choice, everything, reference, resamples)
+    columns = tuple(Column(each.label, each.row.summary, each.row.better) for each in evaluation.metrics)
+    return Summary(
+        methods=methods,
+        columns=columns,
+        reference=reference,
+        images=len(evaluation.dataset.entries),
+        cells=cells,
+        curves=_curves(methods, everything),
+        failures=_failures(everything),
+        seconds=_seconds(folder, evaluation.explainer.source.sha256, methods),
+    )
+
+
+def aligned(evaluation: Evaluation, choice: Choice, everything: Everything) -> dict[str, list[Measured]]:
+    """The results of every method for one metric, all lists about the same images and classes."""
+    label = measurement_of(choice, (*evaluation.alone, *evaluation.together)).label
+    found = {m.label: everything.get((m.label, label), Gathered()) for m in evaluation.methods}
+    order = places(found.values(), (entry.id for entry in evaluation.dataset.entries))
+    return {name: [each.results.get(place, ABSENT) for place in order] for name, each in found.items()}
+
+
+def _column(
+    evaluation: Evaluation, choice: Choice, everything: Everything, reference: str, resamples: int
+) -> dict[tuple[str, str], Cell]:
+    label = measurement_of(choice, (*evaluation.alone, *evaluation.together)).label
+    lists = aligned(evaluation, choice, everything)
+    cells = {}
+    for method, many in lists.items():
+        gathered = everything.get((method, label), Gathered())
+        gap = None if method == reference else paired(choice.row, many, lists[reference], resamples=resamples)
+        cells[method, choice.label] = Cell(
+            found=interval(choice.row, many, resamples=resamples),
+            excluded=sum(bool(each.excluded) for each in gathered.results.values()),
+            failed=len(gathered.failed),
+            gap=gap,
+            p=None if gap is None else _p(choice, many, lists[reference]),
+        )
+    return cells
+
+
+def _p(choice: Choice, ours: Sequence[Measured], theirs: Sequence[Measured]) -> float | None:
+    """Only where every image has a value by itself."""
+    if choice.row.finish is not first:
+        return None
+    pairs = [(choice.row.value(a), choice.row.value(b)) for a, b in zip(ours, theirs, strict=True)]
+    kept = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return wilcoxon(*zip(*kept, strict=True)).p if len(kept) >= FEWEST else None
+
+
+def _curves(methods: Sequence[str], everything: Everything) -> dict[tuple[str, str], dict[str, Curve]]:
+    found: dict[tuple[str, str], dict[str, Curve]] = {}
+    for (method, label), each in sorted(everything.items(), key=lambda item: methods.index(item[0][0])):
+        for kind, curve in each.curves.items():
+            found.setdefault((label, kind), {})[method] = curve
+    return found
+
+
+def _failures(everything: Everything) -> tuple[Failure, ...]:
+    return tuple(
+        Failure(image, method, label, reason)
+        for (method, label), each in everything.items()
+        for image, reason in each.failed.items()
+    )
+
+
+def _seconds(folder: Path, model: str, methods: Sequence[str]) -> dict[str, float]:
+    """Seconds a map, over all runs into the folder."""
+    totals: dict[str, list[float]] = {}
+    path = folder / TIMES
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # cut off when a run was stopped
+        if entry["model"] == model and entry["images"]:
+            held = totals.setdefault(entry["method"], [0.0, 0.0])
+            held[0] += entry["seconds"]
+            held[1] += entry["images"]
+    return {method: totals[method][0] / totals[method][1] for method in methods if method in totals}
