@@ -13,7 +13,7 @@ import onnx_graphsurgeon as gs
 from .autodiff.emit import Emit, Sym
 from .autodiff.engine import backward
 from .autodiff.rules import Rule
-from .autodiff.rulesets import Rules
+from .autodiff.rulesets import TRUE_GRADIENT, Rules
 from .autodiff.seeds import SEEDS, Seed
 from .errors import InputError
 from .graph.architecture import Reading
@@ -33,7 +33,7 @@ def build(
     needs: Needs,
     *,
     score: str | Seed = "logit",
-    rules: Rules = Rules("gradient"),
+    rules: Rules = TRUE_GRADIENT,
     keep: Sequence[str] = (),
 ) -> Plan:
     """A plan for `needs` that also keeps the outputs named; where no gradient is asked for, none is computed."""
@@ -41,6 +41,9 @@ def build(
     graph = reading.graph.copy()
     values = _wanted(architecture, needs, "")
     at = _wanted(architecture, needs, "_gradients") + [architecture.input] * needs.input_gradients
+    if needs.position and architecture.position:
+        values = list(dict.fromkeys([*values, architecture.position.before, architecture.position.after]))
+        at = list(dict.fromkeys([*at, architecture.position.after]))
     heads = _heads(graph, reading) if needs.readout_gradients else {}
     outputs = [*keep, architecture.logits, *values]
     added = _Added()

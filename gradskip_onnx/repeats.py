@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from .autodiff.rulesets import Rules
+from .autodiff.rulesets import TRUE_GRADIENT, Rules
 from .autodiff.seeds import Seed
 from .errors import ModelError
 from .graph.shorten import Short
@@ -16,7 +16,6 @@ from .session import Session
 from .types import Array, Needs, Trace
 
 AT_ONCE = 32  # images of a forward pass
-GRADIENT = Rules("gradient")
 GRADIENTS_AT_ONCE = 8  # of a pass whose tensors are looked at: they must be held
 
 
@@ -26,7 +25,7 @@ class Request:
 
     needs: Needs
     score: str | Seed = "logit"
-    rules: Rules = GRADIENT
+    rules: Rules = TRUE_GRADIENT
 
 
 Run = Callable[[Array, Sequence[int | None], Sequence[Array] | None, Request], list[Trace]]
@@ -51,8 +50,11 @@ class Repeats:
     def scores(self, images: Array) -> Array:
         return self._pooled(self._logits(images))
 
-    def traces(self, images: Array, needs: Needs | None = None) -> Iterator[Trace]:
-        request = self.request if needs is None else replace(self.request, needs=needs)
+    def traces(
+        self, images: Array, needs: Needs | None = None, rules: Rules | None = None, score: Seed | None = None
+    ) -> Iterator[Trace]:
+        own = self.request
+        request = Request(needs or own.needs, score or own.score, rules or own.rules)
         return self._passes(images, request, GRADIENTS_AT_ONCE)
 
     def pixels(self) -> Array | None:

@@ -71,8 +71,12 @@ def predicted(logits: Array) -> Array:
 
 
 def _layouts(architecture: Architecture) -> dict[str, str]:
-    """The layout of the image and of every tensor that a block names."""
+    """The layout of the image, of the tokens around the positional embedding and of all that a block names."""
     layouts: dict[str, str] = {architecture.input: architecture.input_layout}
+    if architecture.position:
+        layouts |= dict.fromkeys(
+            (architecture.position.before, architecture.position.after), architecture.position.layout
+        )
     for block in architecture.blocks:
         layouts[block.attention] = block.attention_layout
         layouts |= dict.fromkeys((block.tokens_in, block.branch, block.normed), block.tokens_layout)

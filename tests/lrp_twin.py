@@ -332,7 +332,7 @@ class Twin:
                 found[i] += back
             else:
                 found += s["normed"] * back / s["normed"].sum(0)
-        return found
+        return np.asarray(found)
 
     def qkv_back(self, i: int, u: Array, parts: tuple[Array, ...]) -> Array:
         """The three relevances lie side by side, as the layer computed queries, keys and values."""

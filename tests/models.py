@@ -90,7 +90,7 @@ class Vit:
     seed: int = 0
 
 
-def vit(shape: Vit = Vit()) -> onnx.ModelProto:  # noqa: B008  (frozen)
+def vit(shape: Vit = Vit()) -> onnx.ModelProto:
     """A vision transformer as plain ONNX."""
     w = Writer(np.random.default_rng(shape.seed))
     tokens, count = _embed(w, shape)

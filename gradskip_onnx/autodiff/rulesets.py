@@ -60,3 +60,6 @@ class Rules:
         if self.name not in RULESETS:
             raise InputError(f"unknown rule set {self.name!r}; known: {', '.join(sorted(RULESETS))}")
         return RULESETS[self.name](**dict(self.settings))
+
+
+TRUE_GRADIENT = Rules("gradient")

@@ -26,7 +26,18 @@ def class_probability(emit: Emit, logits: Sym, target: Sym, region: Sym | None =
 
 
 def region_logit(_emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-    """The mean logit of the class over a region of pixels.
+    """The mean logit of the class over a region of pixels."""
+    share, chosen = region_share(logits, target, region)
+    return one_hot(chosen, logits) * share, chosen
+
+
+def logit(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+    """The logit of the class, of the whole image or over a region, as the model has it."""
+    return (class_logit if logits.rank == 2 else region_logit)(emit, logits, target, region)
+
+
+def region_share(logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+    """Each pixel's share of the score (B, 1, h, w), and the class.
 
     Logits (B, C, h, w); target negative: the class with most predicted pixels. Region: pixel weights that broadcast
     to (B, h, w); if any is negative, or there is no region, the pixels predicted as the class. All pixels where the
@@ -44,7 +55,7 @@ def region_logit(_emit: Emit, logits: Sym, target: Sym, region: Sym | None = Non
     if pixels is None:
         raise UnsupportedModelError("dynamic-shape", f"the size of {logits.name!r} is not fixed; export with one size")
     share = (total > 0).where(weights / total, 1 / pixels)
-    return one_hot(chosen, logits) * share.unsqueeze(1).cast(logits.dtype), chosen
+    return share.unsqueeze(1).cast(logits.dtype), chosen
 
 
 def region_probability(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:

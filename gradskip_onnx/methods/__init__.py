@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..autodiff.rulesets import Rules
+from ..autodiff.rulesets import TRUE_GRADIENT, Rules
 from ..autodiff.seeds import Seed
 from ..types import Architecture, Needs, Relevance, Trace, Which
 from .passes import Passes
@@ -39,7 +39,7 @@ class Method:
     needs: Callable[[Any], Needs]
     run: Run
     cost: Callable[[Any], Cost]
-    rules: Callable[[Any], Rules] = lambda _: Rules("gradient")
+    rules: Callable[[Any], Rules] = lambda _: TRUE_GRADIENT
     seed: Callable[[Any], Seed | None] = lambda _: None
     refuses: Callable[[Architecture], str] = lambda _: ""
 
@@ -65,9 +65,24 @@ def every(wanted: bool) -> Which:
     return "all" if wanted else ""
 
 
-def ONE_PASS(_options: Any) -> Cost:
+def one_backward(_options: Any) -> Cost:
     """One forward and one backward pass."""
     return Cost(1, 1)
 
 
-from . import gradskip as gradskip  # noqa: E402  the rows are added when their files are read
+# The rows are added when their files are read.
+from . import attention_flow as attention_flow  # noqa: E402
+from . import attention_rollout as attention_rollout  # noqa: E402
+from . import cams as cams  # noqa: E402
+from . import chefer2 as chefer2  # noqa: E402
+from . import finer_cam as finer_cam  # noqa: E402
+from . import gradskip as gradskip  # noqa: E402
+from . import legrad as legrad  # noqa: E402
+from . import mutex as mutex  # noqa: E402
+from . import pixel_gradients as pixel_gradients  # noqa: E402
+from . import raw_attention as raw_attention  # noqa: E402
+from . import rise as rise  # noqa: E402
+from . import score_cam as score_cam  # noqa: E402
+from . import tam as tam  # noqa: E402
+from . import tis as tis  # noqa: E402
+from . import vit_cx as vit_cx  # noqa: E402

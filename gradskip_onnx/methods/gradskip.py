@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import UnsupportedModelError
 from ..types import Architecture, Array, BlockFacts, Needs, Relevance, Trace, read_only
-from . import ONE_PASS, Method, every, method, one_pass
+from . import Method, every, method, one_backward, one_pass
 from .gates import GATES, share
 from .heads import Heads, chunks, weigh
 from .options import check, option
@@ -225,6 +225,6 @@ GRADSKIP = method(
         options=GradSkipOptions,
         needs=needs,
         run=one_pass(gradskip),
-        cost=ONE_PASS,
+        cost=one_backward,
     )
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from ..autodiff.rulesets import Rules
+from ..autodiff.seeds import Seed
 from ..types import Array, Needs, Trace
 
 
@@ -17,10 +19,12 @@ class Passes(Protocol):
     def scores(self, images: Array) -> Array:
         """As `probabilities`, before the softmax."""
 
-    def traces(self, images: Array, needs: Needs | None = None) -> Iterator[Trace]:
-        """A pass like the method's own (same rules and seed) for each image, class and pixels held fixed.
+    def traces(
+        self, images: Array, needs: Needs | None = None, rules: Rules | None = None, score: Seed | None = None
+    ) -> Iterator[Trace]:
+        """A pass like the method's own for each image, class and pixels held fixed.
 
-        It shows the same as the method's own pass, or less, if `needs` says so.
+        It shows something else, is differentiated by other rules or starts from another score if that is given.
         """
 
     def pixels(self) -> Array | None:
