@@ -22,7 +22,7 @@ from gradskip_onnx.preprocess import Preprocess
 from gradskip_onnx.types import Mismatch
 
 from . import models
-from .test_preprocess import png_header
+from .photographs import png_header
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = ["--preset", "half", "--crop", "1.0"]

@@ -1,8 +1,5 @@
 """Images are untrusted: every broken one is one line, every good one becomes upright RGB."""
 
-import struct
-import zlib
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -10,24 +7,9 @@ from PIL import Image
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images import MAX_PIXELS, decode, open_picture, upright_rgb
 from gradskip_onnx.preprocess import Preprocess, prepare
-from tests.photographs import encode, picture
+from tests.photographs import encode, picture, png_header
 
 # --- untrusted images ----------------------------------------------------------------------------------------------
-
-
-def png_header(width: int, height: int) -> bytes:
-    """A valid PNG start that claims a size; the pixels are missing."""
-    body = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunk = b"IHDR" + body
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + struct.pack(">I", 13)
-        + chunk
-        + struct.pack(">I", zlib.crc32(chunk))
-        + struct.pack(">I", 4)
-        + b"IDAT\x78\x9c\x00\x00"
-        + struct.pack(">I", 0)
-    )
 
 
 BAD_FILES = [
