@@ -1,0 +1,50 @@
+"""gradskip-onnx evaluate: methods compared on the user's own model and images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .evaluation_options import Remembered, evaluation_options
+
+METHODS = "gradskip,rollout,grad-cam"
+METRICS = "insertion,deletion,insertion-deletion"
+
+EXAMPLES = """\b
+Examples:
+  gradskip-onnx evaluate model.onnx photos -o results
+  gradskip-onnx evaluate model.onnx photos --methods 'gradskip,gradskip[gamma=0.1],rise[masks=500]'
+  gradskip-onnx evaluate model.onnx photos --methods all --limit 50 --target label
+  gradskip-onnx evaluate model.onnx imagenet/val --metrics 'pointing-game,insertion-deletion[substrate=black]'
+  gradskip-onnx evaluate model.onnx bloodmnist.npz --part 1/2        (tune here, report on 2/2)
+  gradskip-onnx evaluate segformer.onnx ADE20K --metrics 'miou[threshold=value75],pixel-accuracy' --target label
+  gradskip-onnx evaluate model.onnx planted:200 --metrics 'pointing-game,gflops,randomisation[images=4]'
+"""
+
+
+@click.command(epilog=EXAMPLES, cls=Remembered)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("data", metavar="DATA|planted:COUNT")
+@click.option("--methods", default=METHODS, show_default=True, metavar="LIST",
+              help="NAME or NAME[OPTION=VALUE,...], separated by commas; `all`: every method not named otherwise.")  # fmt: skip
+@click.option("--metrics", default=METRICS, show_default=True, metavar="LIST",
+              help="As --methods; also `gflops` and `randomisation`.")  # fmt: skip
+@evaluation_options("gradskip-eval")
+def evaluate(model: Path, data: str, methods: str, metrics: str, **given: Any) -> None:
+    """Compare methods on MODEL and the images of DATA: a table with intervals, CSV, JSON and a page to look at.
+
+    DATA is a folder of images with labels, ImageNet with XML boxes, MedMNIST's .npz, ADE20K, or planted:COUNT scenes. A
+    run that was stopped goes on where it was: what the output folder holds is not measured again.
+    """
+    from .console import Voice
+    from .evaluation_options import finish, run, set_up
+    from .listing import read_methods, read_metrics
+
+    chosen = read_methods(methods)
+    measured, counted = read_metrics(metrics)
+    voice = Voice(given["verbose"], given["quiet"], given["as_json"])
+    evaluation = set_up(model, data, chosen, measured, voice, given)
+    report = run(evaluation, voice, given, gflops=counted)
+    finish(report, voice, title=f"Methods on {evaluation.explainer.source.name}")

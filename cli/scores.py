@@ -1,0 +1,89 @@
+"""The tables that an evaluation prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from .console import plain
+
+if TYPE_CHECKING:
+    from gradskip_onnx.evaluation import Note, Report
+    from gradskip_onnx.evaluation.summary import Cell, Column
+
+ARROWS = {"higher": "↑", "lower": "↓"}
+
+
+def score_table(report: Report) -> Table:
+    """A row for each method: value and interval of each metric, best in bold, then what a map costs."""
+    summary, prices = report.summary, report.prices
+    counted = any(price.giga is not None for price in prices.values())
+    best = {column.label: summary.best(column) for column in summary.columns}
+    head = ["method", *map(_head, summary.columns), "passes", *(["GFLOPs"] if counted else []), "s / map"]
+    table = _table(head)
+    for method in summary.methods:
+        price = prices[method]
+        row = [Text(plain(method))]
+        for column in summary.columns:
+            leads = best[column.label] == method and len(summary.methods) > 1
+            row.append(Text(_value(summary.cells[method, column.label]), style="bold" if leads else ""))
+        row.append(Text(f"{price.forwards} + {price.backwards}"))
+        row += [Text("–" if price.giga is None else f"{price.giga:,.2f}")] if counted else []
+        seconds = summary.seconds.get(method)
+        row.append(Text("–" if seconds is None else f"{seconds:.3f}"))
+        table.add_row(*row)
+    return table
+
+
+def gap_table(report: Report) -> Table | None:
+    """The difference of each method from the reference, on the same images."""
+    summary = report.summary
+    others = [method for method in summary.methods if method != summary.reference]
+    if not others or not summary.columns:
+        return None
+    table = _table([f"minus {summary.reference}", *map(_head, summary.columns)])
+    for method in others:
+        cells = [summary.cells[method, column.label] for column in summary.columns]
+        table.add_row(Text(plain(method)), *(Text(_gap(cell)) for cell in cells))
+    return table
+
+
+def note_table(note: Note) -> Table | None:
+    """A table that a study adds."""
+    if not note.rows:
+        return None
+    table = _table(note.head, title=note.title)
+    for row in note.rows:
+        table.add_row(*(Text(plain(value)) for value in row))
+    return table
+
+
+def _table(head: Iterable[str] | Sequence[str], title: str = "") -> Table:
+    table = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for at, name in enumerate(head):
+        table.add_column(
+            plain(name), justify="right" if at else "left", overflow="fold", header_style="dim", no_wrap=not at
+        )
+    return table
+
+
+def _head(column: Column) -> str:
+    return f"{column.label} {ARROWS[column.better]}"
+
+
+def _value(cell: Cell) -> str:
+    if cell.found is None:
+        return "–"
+    low, value, high = (f"{number:.3f}" for number in (cell.found.low, cell.found.value, cell.found.high))
+    lost = f" ({cell.excluded + cell.failed} left out)" if cell.excluded or cell.failed else ""
+    return f"{value} [{low}, {high}]{lost}"
+
+
+def _gap(cell: Cell) -> str:
+    if cell.gap is None:
+        return "–"
+    sure = "" if cell.p is None else ", p < 0.001" if cell.p < 0.001 else f", p = {cell.p:.3f}"
+    return f"{cell.gap.value:+.3f} [{cell.gap.low:+.3f}, {cell.gap.high:+.3f}]{sure}"
