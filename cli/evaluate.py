@@ -28,7 +28,7 @@ Examples:
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data", metavar="DATA|planted:COUNT")
 @click.option("--methods", default=METHODS, show_default=True, metavar="LIST",
-              help="NAME or NAME[OPTION=VALUE,...], separated by commas; `all`: every method not named otherwise.")  # fmt: skip
+              help="NAME or NAME[OPTION=VALUE,...]; commas between; `all`: every method not named yet.")  # fmt: skip
 @click.option("--metrics", default=METRICS, show_default=True, metavar="LIST",
               help="As --methods; also `gflops` and `randomisation`.")  # fmt: skip
 @evaluation_options("gradskip-eval")

@@ -26,7 +26,7 @@ LAYOUT_NAMES = ("planted", "medmnist", "ade20k", "imagenet", "samples", "folder"
 
 def _folder(default: str) -> Callable[[Any], Any]:
     return click.option("-o", "--output", type=click.Path(path_type=Path), default=Path(default), show_default=True,
-                        metavar="DIR", help="Folder for results.csv, results.json, report.html; a run goes on there.")  # fmt: skip
+                        metavar="DIR", help="Folder for results.csv, results.json and report.html.")  # fmt: skip
 
 
 def evaluation_options(folder: str) -> Callable[[Any], Any]:
@@ -86,7 +86,12 @@ def select(data: str, given: Mapping[str, Any]) -> Dataset:
 
 
 def set_up(
-    model: Path, data: str, methods: Sequence[MethodChoice], metrics: Sequence[Choice], voice: Voice, given: dict[str, Any]
+    model: Path,
+    data: str,
+    methods: Sequence[MethodChoice],
+    metrics: Sequence[Choice],
+    voice: Voice,
+    given: dict[str, Any],
 ) -> Evaluation:
     """Model and images opened and checked; nothing is measured yet."""
     from gradskip_onnx import evaluation

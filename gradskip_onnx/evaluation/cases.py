@@ -12,7 +12,7 @@ from ..api import Explainer
 from ..classes import find_class
 from ..datasets import Dataset, Entry
 from ..errors import InputError
-from ..metrics import Sample
+from ..metrics import Sample, Score
 from ..preprocess import Geometry, prepare
 from ..runtime import predicted
 from ..types import Array
@@ -28,7 +28,7 @@ class Case:
     """One image and class."""
 
     sample: Sample
-    logits: Array  # of the unchanged image
+    score: Score  # of the class, as metrics ask for it; remembers what does not depend on the method
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +91,7 @@ def prepare_group(
             found.append(Prepared(entry, error=each))
             continue
         try:
-            found.append(_cases(entry, explainer, *each, next(logits), labels.get(entry.id), target))
+            found.append(_cases(entry, explainer, forward, *each, next(logits), labels.get(entry.id), target))
         except InputError as error:
             found.append(Prepared(entry, error=str(error)))
     return found
@@ -105,7 +105,14 @@ def _read(entry: Entry, explainer: Explainer) -> tuple[Array, Geometry] | str:
 
 
 def _cases(
-    entry: Entry, explainer: Explainer, image: Array, geometry: Geometry, logits: Array, label: int | None, target: str
+    entry: Entry,
+    explainer: Explainer,
+    forward: Forward,
+    image: Array,
+    geometry: Geometry,
+    logits: Array,
+    label: int | None,
+    target: str,
 ) -> Prepared:
     size = (image.shape[1], image.shape[2])
     areas = areas_of(entry, label, geometry, size)
@@ -127,7 +134,7 @@ def _cases(
         )
         for each in targets
     ]
-    return Prepared(entry, tuple(Case(sample, logits) for sample in made))
+    return Prepared(entry, tuple(Case(sample, forward.score(logits, sample.target)) for sample in made))
 
 
 def _targets(logits: Array, label: int | None, target: str, areas: Array | None) -> list[int] | str:

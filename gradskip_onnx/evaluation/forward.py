@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from .. import runtime
 from ..api import Explainer
+from ..metrics import Remembering
+from ..metrics.substrates import whole
 from ..plan import build
 from ..session import Session, open_session
 from ..types import Architecture, Array, Needs, Plan
@@ -48,17 +49,19 @@ class Forward:
             found += [trace.logits for trace in traces[: len(part)]]
         return np.stack(found)
 
-    def score(self, clean: Array, target: int) -> Callable[[Array], Array]:
+    def score(self, clean: Array, target: int) -> Remembering:
         """Probability of a class; for segmentation its mean over the pixels that `clean` logits give to the class."""
         weights = _pixels(clean, target)
 
         def probability(images: Array) -> Array:
-            logits = self.logits(images).astype(np.float64)
+            return of_logits(self.logits(images).astype(np.float64))
+
+        def of_logits(logits: Array) -> Array:
             powers = np.exp(logits - logits.max(axis=1, keepdims=True))
             of_class = powers[:, target] / powers.sum(axis=1)
             return np.asarray(of_class if weights is None else (of_class * weights).sum(axis=(1, 2)) / weights.sum())
 
-        return probability
+        return Remembering(probability, {whole: float(of_logits(clean[None].astype(np.float64))[0])})
 
 
 def _pixels(logits: Array, target: int) -> Array | None:

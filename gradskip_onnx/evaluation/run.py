@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -111,11 +110,10 @@ class Run:
         drawings: Mapping[str, Sequence[Path]],
     ) -> None:
         cases = [case for each in ready for case in each.cases]
-        began = time.perf_counter()
         images = np.stack([case.sample.image for case in cases]) if cases else np.empty(0)
         targets = [case.sample.target for case in cases]
         found = explain_group(self.evaluation.explainer, method, images, targets, self.evaluation.score)
-        self._time(method, len(cases), time.perf_counter() - began)
+        self._time(method, found)
         maps = iter(found)
         for each in ready:
             mine = [(case, next(maps)) for case in each.cases]
@@ -131,8 +129,7 @@ class Run:
             if isinstance(found, GradskipError):
                 raise found
             saliency = Saliency(found.map, found.relevance.scores)
-            score = self.forward.score(case.logits, case.sample.target)
-            (measured,) = measure([measurement.choice], case.sample, saliency, score)
+            (measured,) = measure([measurement.choice], case.sample, saliency, case.score)
             documents.append(case_document(case.sample.target, measured, found.relevance.checks))
         return documents
 
@@ -181,9 +178,11 @@ class Run:
                     each, method, keys[each.entry.id], measurement.label, partial(_shared, each, results, failure)
                 )
 
-    def _time(self, method: MethodChoice, count: int, seconds: float) -> None:
-        """How long the maps took; not part of the results, which are the same on every machine."""
-        line = {"model": self.evaluation.explainer.source.sha256, "method": method.label, "images": count}
+    def _time(self, method: MethodChoice, found: Sequence[Explanation | GradskipError]) -> None:
+        """How long the maps took, sessions open; not part of the results, which are the same on every machine."""
+        made = [each.timings for each in found if not isinstance(each, GradskipError)]
+        seconds = sum(timings["run"] + timings["propagate"] for timings in made)
+        line = {"model": self.evaluation.explainer.source.sha256, "method": method.label, "images": len(made)}
         with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
 

@@ -6,10 +6,10 @@ from . import faithfulness as faithfulness  # rows are added when their files ar
 from . import insertion_deletion as insertion_deletion
 from . import pointing as pointing
 from . import segmentation as segmentation
-from .sample import BATCH, IGNORED, Box, Saliency, Sample, Score
+from .sample import BATCH, IGNORED, Box, Remembering, Saliency, Sample, Score
 from .table import METRICS, Choice, Measured, Metric, choose, measure
 
 __all__ = [
-    "BATCH", "IGNORED", "METRICS", "Box", "Choice", "Measured", "Metric", "Saliency", "Sample", "Score", "choose",
-    "measure",
+    "BATCH", "IGNORED", "METRICS", "Box", "Choice", "Measured", "Metric", "Remembering", "Saliency", "Sample", "Score",
+    "choose", "measure",
 ]  # fmt: skip

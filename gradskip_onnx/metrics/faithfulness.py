@@ -15,11 +15,11 @@ import numpy as np
 from .. import heatmap
 from ..methods.options import option
 from ..types import Array
-from .sample import Saliency, Sample, Score, ask
-from .substrates import SUBSTRATES, Blur, Substrate
+from .sample import Saliency, Sample, Score, ask_with_ends
+from .substrates import SUBSTRATES, Blurred, Substrate, whole
 from .table import Measured, Metric, metric
 
-KNOWN: dict[str, Substrate] = SUBSTRATES | {"blur": lambda sample: Blur()(sample.image)}
+KNOWN: dict[str, Substrate] = SUBSTRATES | {"blur": Blurred()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ def violation(sample: Sample, saliency: Saliency, score: Score, options: Options
     where = slice(row * side, (row + 1) * side), slice(column * side, (column + 1) * side)
     changed = sample.image.copy()
     changed[:, *where] = KNOWN[options.substrate](sample)[:, *where]
-    clean, without = ask(score, [sample.image, changed])
-    weight, drop = float(weights[row, column]), float(clean - without)
+    ends, (without,) = ask_with_ends(score, {whole: whole(sample)}, [changed])
+    weight, drop = float(weights[row, column]), float(ends[whole] - without)
     numbers = {"violation": float(np.sign(weight) * np.sign(drop) < 0), "weight": weight, "drop": drop}
     return Measured(numbers)
 

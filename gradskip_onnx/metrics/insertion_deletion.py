@@ -6,7 +6,7 @@ the whole image and its substrate are an end of each, and are asked for once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from ..methods.options import option
 from ..types import Array
 from .order import ranks
 from .protocols import KINDS, PROTOCOLS, Protocol
-from .sample import Saliency, Sample, Score, ask
-from .substrates import Blur, Substrate
+from .sample import Saliency, Sample, Score, ask_with_ends
+from .substrates import Blur, Blurred, Substrate, whole
 from .table import Measured, Metric, metric
 
 SUBSTRATE_NAMES = ("usual", "mean", "black", "zero", "random", "blur")
@@ -44,17 +44,17 @@ def curves(sample: Sample, saliency: Saliency, score: Score, options: Options) -
     rank = _ranks(sample, saliency, protocol)
     cuts = protocol.cuts(rank.size, options.steps)
     substrates = _substrates(protocol, options)
-    ends: dict[Substrate, Array] = {fill: fill(sample) for fill in substrates.values()}
-    at_ends = ask(score, [sample.image, *ends.values()])
-    clean, removed = at_ends[0], dict(zip(ends, at_ends[1:], strict=True))
-    between = ask(score, _between(sample.image, [ends[substrates[kind]] for kind in KINDS], rank, cuts[1:-1]))
+    ends: dict[Hashable, Array] = {fill: fill(sample) for fill in (whole, *substrates.values())}
+    changed = _between(sample.image, [ends[substrates[kind]] for kind in KINDS], rank, cuts[1:-1])
+    at_ends, between = ask_with_ends(score, ends, changed)
+    clean = at_ends[whole]
     found, areas = {}, {}
     for kind, inner in zip(KINDS, np.split(between, len(KINDS)), strict=True):
-        bare = removed[substrates[kind]]
+        bare = at_ends[substrates[kind]]
         first, last = (bare, clean) if kind == "insertion" else (clean, bare)
         found[kind] = protocol.shown(kind, cuts, np.array([first, *inner, last]))
         areas[kind] = protocol.area(*found[kind])
-    numbers = {**areas, "difference": areas["insertion"] - areas["deletion"], "probability": float(clean)}
+    numbers = {**areas, "difference": areas["insertion"] - areas["deletion"], "probability": clean}
     return Measured(numbers, found)
 
 
@@ -70,7 +70,7 @@ def _substrates(protocol: Protocol, options: Options) -> dict[str, Substrate]:
     if size % 2 == 0:
         raise InputError(f"blur_size: got {size}, allowed: odd numbers, so that the blur has a middle")
     blur = Blur(size, sigma, protocol.blur.folded)
-    known: dict[str, Substrate] = {**protocol.substrates, "blur": lambda sample: blur(sample.image)}
+    known: dict[str, Substrate] = {**protocol.substrates, "blur": Blurred(blur)}
     names = protocol.usual if options.substrate == "usual" else dict.fromkeys(KINDS, options.substrate)
     return {kind: known[names[kind]] for kind in KINDS}
 

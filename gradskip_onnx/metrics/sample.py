@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -57,6 +58,28 @@ def usable(saliency: Saliency, sample: Sample) -> Saliency:
         if broken:
             raise InputError(f"{sample.id}: {broken} of {values.size} values of the {name} are NaN or infinite")
     return saliency
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remembering:
+    """A score that keeps what it gave to images that no method changes: they are asked for once, not by each method."""
+
+    score: Score
+    known: MutableMapping[Hashable, float] = field(default_factory=dict)
+
+    def __call__(self, images: Array) -> Array:
+        return self.score(images)
+
+
+def ask_with_ends(
+    score: Score, ends: Mapping[Hashable, Array], between: Iterable[Array]
+) -> tuple[dict[Hashable, float], Array]:
+    """The probability at each end, unless the score remembers it, and for the images between, in the same batches."""
+    known = score.known if isinstance(score, Remembering) else {}
+    missing = [name for name in ends if name not in known]
+    values = ask(score, chain((ends[name] for name in missing), between))
+    known.update(zip(missing, map(float, values), strict=False))
+    return {name: known[name] for name in ends}, values[len(missing) :]
 
 
 def ask(score: Score, images: Iterable[Array]) -> Array:

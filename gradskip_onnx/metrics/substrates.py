@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -45,9 +45,24 @@ class Blur:
         return values.astype(image.dtype)
 
 
+@dataclass(frozen=True, slots=True)
+class Blurred:
+    """The image itself, blurred; equal settings are the same substrate."""
+
+    blur: Blur = field(default_factory=Blur)
+
+    def __call__(self, sample: Sample) -> Array:
+        return self.blur(sample.image)
+
+
 def _gaussian(reach: int, sigma: float) -> Array:
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
     return np.asarray(weights / weights.sum())
+
+
+def whole(sample: Sample) -> Array:
+    """Nothing is removed."""
+    return sample.image
 
 
 def mean(sample: Sample) -> Array:
