@@ -13,15 +13,14 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.images import Picture, open_picture
 from gradskip_onnx.outputs import Folder, Subject, class_suffix, document, plan_stems
 from gradskip_onnx.preprocess import prepare
+from gradskip_onnx.repeats import Progress
 from gradskip_onnx.types import Task
 
-from .inputs import expand
-from .request import Request
+from .inputs import Target, expand
+from .request import TOP, Request
 
 if TYPE_CHECKING:
     from gradskip_onnx.api import Explainer, Explanation
-
-TOP = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +52,10 @@ def plan_jobs(model: Path | None, images: Sequence[str]) -> tuple[Path | bytes, 
     return model, tuple(Job(path, stem) for path, stem in zip(paths, plan_stems(paths), strict=True))
 
 
-def run_jobs(explainer: Explainer, jobs: Sequence[Job], request: Request, folder: Folder) -> Iterator[Outcome]:
-    """The outcome of each job, in order."""
+def run_jobs(
+    explainer: Explainer, jobs: Sequence[Job], request: Request, folder: Folder, progress: Progress | None = None
+) -> Iterator[Outcome]:
+    """The outcome of each job, in order; `progress` is told of the further passes of an image."""
     step = request.batch_size if request.joint else 1
     for start in range(0, len(jobs), step):
         group = [(job, _opened(job)) for job in jobs[start : start + step]]
@@ -65,7 +66,7 @@ def run_jobs(explainer: Explainer, jobs: Sequence[Job], request: Request, folder
                 yield Outcome(job, error=picture)
                 continue
             try:
-                results = next(shared, None) or _alone(explainer, picture, request)
+                results = next(shared, None) or _alone(explainer, picture, request, progress)
                 yield _written(explainer, job, picture, results, request, folder)
             except InputError as error:
                 yield Outcome(job, error=error)
@@ -78,13 +79,18 @@ def _opened(job: Job) -> Picture | InputError:
         return error
 
 
-def _alone(explainer: Explainer, picture: Picture, request: Request) -> list[Explanation]:
+def _alone(explainer: Explainer, picture: Picture, request: Request, progress: Progress | None) -> list[Explanation]:
     """One image: one class, or the likeliest five; in a segmentation those that are there at all."""
-    first: Explanation = request.run(explainer, picture.image, request.target)
+
+    def run(target: Target) -> Explanation:
+        found: Explanation = request.run(explainer, picture.image, target, progress)
+        return found
+
+    first = run(request.target)
     if not request.top:
         return [first]
     wanted = [entry.index for entry in first.top[:TOP] if entry.probability > 0]
-    return [first if index == first.target.index else request.run(explainer, picture.image, index) for index in wanted]
+    return [first if index == first.target.index else run(index) for index in wanted]
 
 
 def _together(explainer: Explainer, pictures: Sequence[Picture], request: Request) -> list[list[Explanation]]:

@@ -22,6 +22,26 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+@dataclass(slots=True)
+class Bar:
+    """Counts passes; an image that is done counts for all it was expected to take, however many they were."""
+
+    show: Callable[..., None]
+    passes: int = 1
+    images: int = 0
+    passed: int = 0  # of the image at work
+
+    def __call__(self, name: str) -> None:
+        """An image is done."""
+        self.images, self.passed = self.images + 1, 0
+        self.show(completed=self.images * self.passes, description=plain(name))
+
+    def further(self, count: int) -> None:
+        """Some passes more for the image at work."""
+        self.passed = min(self.passed + count, self.passes)
+        self.show(completed=self.images * self.passes + self.passed)
+
+
 @dataclass(frozen=True, slots=True)
 class Voice:
     """Speaks to the user; rich honours NO_COLOR and leaves colours out where there is no terminal."""
@@ -71,10 +91,13 @@ class Voice:
         self._print(Text(f"error: {plain(text)}", style="red"), stderr=True)
 
     @contextmanager
-    def progress(self, total: int) -> Iterator[Callable[[str], None]]:
-        """A bar on standard error, if a terminal is there and there is something to wait for; call it per image."""
-        if self.quiet or total < 2 or not sys.stderr.isatty():
-            yield lambda _name: None
+    def progress(self, total: int, passes: int = 1) -> Iterator[Bar]:
+        """A bar on standard error, if a terminal is there and there is something to wait for; call it per image.
+
+        `passes` is how many passes an image is expected to take; while they are made, tell the bar.
+        """
+        if self.quiet or total * passes < 2 or not sys.stderr.isatty():
+            yield Bar(lambda **_: None, passes)
             return
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -83,5 +106,5 @@ class Voice:
         with Progress(
             *columns, console=Console(stderr=True, markup=False), transient=True, redirect_stdout=sys.stdout.isatty()
         ) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda name: bar.update(task, advance=1, description=plain(name))
+            task = bar.add_task("" if passes == 1 else "passes", total=total * passes)
+            yield Bar(lambda **news: bar.update(task, **news), passes)

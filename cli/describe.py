@@ -31,21 +31,21 @@ def report(voice: Voice, model: Path, reading: Reading, *, why: bool) -> None:
     tables.append(proof_table(read.proofs) if why else claim_table(read.proofs))
     if why and read.unmatched:
         tables.append(mismatch_table(read.unmatched))
-    for table in tables:
+    for each in tables:
         voice.say("")
-        voice.table(table)
+        voice.table(each)
     if read.unmatched and not why:
         voice.say(f"{len(read.unmatched)} places looked like a block and are none; --why lists them")
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """A table without frames; columns marked with > hold numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    drawn = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for name in columns:
-        table.add_column(name.strip(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
+        drawn.add_column(name.strip(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(plain(str(cell))) for cell in row))
-    return table
+        drawn.add_row(*(Text(plain(str(cell))) for cell in row))
+    return drawn
 
 
 def block_table(reading: Reading) -> Table:
@@ -63,12 +63,12 @@ def block_table(reading: Reading) -> Table:
         )
         for block in reading.architecture.blocks
     ]
-    return _table(f"{len(rows)} blocks", columns, rows)
+    return table(f"{len(rows)} blocks", columns, rows)
 
 
 def tensor_table(blocks: Sequence[Block]) -> Table:
     rows = [(block.index, block.attention, block.tokens_in, block.tokens_out, block.branch) for block in blocks]
-    return _table("tensors", (">block", "attention", "input", "output", "branch"), rows)
+    return table("tensors", (">block", "attention", "input", "output", "branch"), rows)
 
 
 def _shape(reading: Reading, tensor: str) -> str:
@@ -91,7 +91,7 @@ def claim_table(proofs: Sequence[Proof]) -> Table:
     for claim, group in worst.items():
         closest = max(group, key=lambda proof: proof.measured / proof.bound if proof.bound else proof.measured)
         rows.append((claim, len(group), f"{closest.measured:.2e}", f"{closest.bound:.0e}"))
-    return _table("proven on a probe input", ("claim", ">places", ">worst", ">bound"), rows)
+    return table("proven on a probe input", ("claim", ">places", ">worst", ">bound"), rows)
 
 
 def proof_table(proofs: Sequence[Proof]) -> Table:
@@ -99,12 +99,12 @@ def proof_table(proofs: Sequence[Proof]) -> Table:
         (proof.claim, proof.where, f"{proof.measured:.2e}", f"{proof.bound:.0e}", "yes" if proof.holds else "NO")
         for proof in proofs
     ]
-    return _table(f"{len(proofs)} proofs", ("claim", "where", ">measured", ">bound", "holds"), rows)
+    return table(f"{len(proofs)} proofs", ("claim", "where", ">measured", ">bound", "holds"), rows)
 
 
 def mismatch_table(mismatches: Sequence[Mismatch]) -> Table:
     rows = [(entry.pattern, entry.node, entry.code, entry.reason) for entry in mismatches]
-    return _table(f"{len(rows)} mismatches", ("looked like", "node", "code", "reason"), rows)
+    return table(f"{len(rows)} mismatches", ("looked like", "node", "code", "reason"), rows)
 
 
 def document(model: Path, reading: Reading) -> dict[str, Any]:

@@ -33,7 +33,12 @@ Examples:
 @click.option("--region", metavar="MASK|X,Y", help="Segmentation: a mask image, or a point in image pixels.")
 @click.option("--score", type=click.Choice(["logit", "probability"]), default="logit", show_default=True,
               help="What is differentiated.")  # fmt: skip
-@click.option("--method", default="gradskip", show_default=True, help="How relevance is found.")
+@click.option(
+    "--method",
+    default="gradskip",
+    show_default=True,
+    help="How relevance is found; `gradskip-onnx methods` lists the ways.",
+)
 @click.option("--alpha", type=float, help="Option alpha of the method: gradient flow against sparsity.")
 @click.option("--gamma", type=float, help="Option gamma of the method: threshold of the flow.")
 @click.option(
@@ -69,12 +74,12 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     check(explainer, request)
     report_model(voice, explainer)
     failures = 0
-    with voice.progress(len(jobs)) as step:
-        for outcome in run_jobs(explainer, jobs, request, folder):
+    with voice.progress(len(jobs), request.passes) as bar:
+        for outcome in run_jobs(explainer, jobs, request, folder, bar.further):
             if outcome.error is not None and len(jobs) == 1:
                 raise outcome.error
             failures += outcome.error is not None
-            step(outcome.job.path.name)
+            bar(outcome.job.path.name)
             report(voice, outcome, alone=len(jobs) == 1)
     if failures:
         voice.failed(f"{failures} of {len(jobs)} images failed")

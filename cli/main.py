@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": (".explain", "Draw what a model looked at in images."),
     "inspect": (".inspect", "Show the blocks found in a model, and what was proven about them."),
     "evaluate": (".evaluate", "Compare methods on a model and images: table, curves, pictures."),
+    "methods": (".methods", "List the methods with their cost, or one with its options."),
     "export": (".export", "Write a PyTorch model as ONNX, with its gradient graph."),
 }
 
@@ -26,6 +27,7 @@ Examples:
   gradskip-onnx explain model.onnx photo.jpg
   gradskip-onnx inspect model.onnx --why
   gradskip-onnx evaluate model.onnx photos --methods gradskip,rollout -o results
+  gradskip-onnx methods
   gradskip-onnx export deit_tiny_patch16_224 -o model.onnx
 """
 

@@ -15,9 +15,12 @@ from gradskip_onnx.classes import find_class
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.labels import read_labels
 from gradskip_onnx.methods import METHODS, Method
+from gradskip_onnx.repeats import Progress
 
 from .inputs import Region, Target, read_region, read_target
 from .options import preprocess_flags, read_method_options
+
+TOP = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,16 +41,22 @@ class Request:
         """Whether images can share a pass: regions and top classes differ from image to image."""
         return self.batch_size > 1 and self.region is None and not self.top
 
-    def run(self, explainer: Explainer, images: Any, target: Target) -> Any:
+    @property
+    def passes(self) -> int:
+        """How many passes an image is expected to take."""
+        row = METHODS[self.method]
+        return row.cost(row.options(**self.options)).forwards * (TOP if self.top else 1)
+
+    def run(self, explainer: Explainer, images: Any, target: Target, progress: Progress | None = None) -> Any:
         return explainer.explain(
-            images, target, method=self.method, region=self.region, score=self.score, **self.options
+            images, target, method=self.method, region=self.region, score=self.score, progress=progress, **self.options
         )
 
 
 def read_request(given: dict[str, Any]) -> Request:
     """What the options ask of every image."""
     named = [f"{name}={given[name]!r}" for name in ("alpha", "gamma") if given[name] is not None]
-    top, row = given["target"] == "top5", _method(given["method"])
+    top, row = given["target"] == "top5", find_method(given["method"])
     options = read_method_options(row.options, (*named, *given["pairs"]))
     row.options(**options)  # checks the values before anything else is done
     return Request(
@@ -75,16 +84,16 @@ def load_explainer(source: Path | bytes, given: dict[str, Any]) -> Explainer:
     )
 
 
-def _method(name: str) -> Method:
+def find_method(name: str) -> Method:
     """A row of the table of methods."""
     if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; known: {', '.join(METHODS)}")
+        raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
     return METHODS[name]
 
 
 def list_options(name: str) -> None:
     """The options of a method with their defaults."""
-    for each in fields(_method(name).options):
+    for each in fields(find_method(name).options):
         allowed = " | ".join(each.metadata.get("choices", ()))
         click.echo(f"{each.name}={each.default}\t{each.metadata['help']}{f' ({allowed})' if allowed else ''}")
 

@@ -1,0 +1,141 @@
+"""gradskip-onnx methods: every method with its cost, what it reads and where it comes from; or one with its options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import json_option
+
+if TYPE_CHECKING:
+    from gradskip_onnx.methods import Cost, Method
+    from gradskip_onnx.types import Needs
+
+FORMAT = 1
+
+EXAMPLES = """\b
+Examples:
+  gradskip-onnx methods                               the table
+  gradskip-onnx methods rise                          one method and its options
+  gradskip-onnx methods --json | python -m json.tool
+  gradskip-onnx explain model.onnx photo.jpg --method rise -O masks=1000
+"""
+
+# What a method may want to see of its first pass, in the words of the table.
+SEEN = {
+    "attention": "attention",
+    "normed": "normed tokens",
+    "tokens_in": "tokens",
+    "tokens_out": "tokens",
+    "branch": "attention branch",
+    "position": "tokens at the positional embedding",
+    "input_gradients": "gradient at the pixels",
+    "readout_gradients": "gradient at each attention of its block's own score",
+}
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("name", required=False)
+@json_option
+def methods(name: str | None, as_json: bool) -> None:
+    """List the methods with their cost in passes, or show the options of the method NAME.
+
+    F is a forward pass, B a backward pass on top of it.
+    """
+    from gradskip_onnx.methods import METHODS
+
+    from .console import Voice
+    from .request import find_method
+
+    voice = Voice(as_json=as_json)
+    if name is not None:
+        _one(voice, find_method(name))
+        return
+    rows = [METHODS[each] for each in sorted(METHODS)]
+    voice.document({"format": FORMAT, "methods": [document(row) for row in rows]}, single=True)
+    from .describe import table
+
+    cells = [
+        (row.name, passes(row.cost(chosen)), row.summary, listed(row.needs(chosen)), row.reference)
+        for row in rows
+        for chosen in [row.options()]
+    ]
+    voice.table(table(f"{len(rows)} methods", ("method", "passes", "what it is", "reads", "reference"), cells))
+    voice.say("")
+    voice.say("gradskip-onnx methods NAME shows the options of a method")
+
+
+def _one(voice: Any, row: Method) -> None:
+    from .describe import table
+
+    facts = document(row)
+    voice.document({"format": FORMAT, **facts}, single=True)
+    for label, text in (
+        ("method", f"{row.name}: {row.summary}"),
+        ("passes", " ".join(filter(None, (facts["passes"], f"({facts['note']})" if facts["note"] else "")))),
+        ("reads", listed(row.needs(row.options()))),
+        ("rules", "" if facts["rules"] == "gradient" else f"{facts['rules']}, in place of the gradient"),
+        ("from", row.reference),
+    ):
+        if text:
+            voice.say(f"{label:<8}{text}")
+    if facts["options"]:
+        cells = [(f"{each['name']}={each['default']}", allowed(each), each["help"]) for each in facts["options"]]
+        voice.say("")
+        voice.table(table("options, as -O NAME=VALUE", ("default", "allowed", "what it does"), cells))
+
+
+def document(row: Method) -> dict[str, Any]:
+    """A method at its defaults, for programs."""
+    from dataclasses import fields
+
+    chosen = row.options()
+    cost = row.cost(chosen)
+    return {
+        "name": row.name,
+        "summary": row.summary,
+        "reference": row.reference,
+        "passes": passes(cost),
+        "forwards": cost.forwards,
+        "backwards": cost.backwards,
+        "note": cost.note,
+        "needs": reads(row.needs(chosen)),
+        "rules": row.rules(chosen).name,
+        "options": [
+            {"name": each.name, "default": each.default, "type": type(each.default).__name__, **each.metadata}
+            for each in fields(row.options)
+        ],
+    }
+
+
+def passes(cost: Cost) -> str:
+    """1 F + 1 B."""
+    return f"{cost.forwards} F" + (f" + {cost.backwards} B" if cost.backwards else "")
+
+
+def reads(needs: Needs) -> list[str]:
+    """What is looked at in the first pass."""
+    from dataclasses import fields
+
+    found: dict[str, None] = {}
+    for each in fields(needs):
+        if which := getattr(needs, each.name):
+            of = each.name.removesuffix("_gradients")
+            what = SEEN[each.name] if each.name in SEEN else f"gradient at the {SEEN[of]}"
+            found[what if which is True else f"{what} ({'all blocks' if which == 'all' else f'{which} block'})"] = None
+    return list(found)
+
+
+def listed(needs: Needs) -> str:
+    return ", ".join(reads(needs)) or "scores"
+
+
+def allowed(option: dict[str, Any]) -> str:
+    """The values an option may take, in short."""
+    if "choices" in option:
+        return " | ".join(option["choices"])
+    if option["type"] == "bool":
+        return "true | false"
+    low, high = option.get("low"), option.get("high")
+    return f"{'' if low is None else low} .. {'' if high is None else high}".strip()
