@@ -22,6 +22,7 @@ from .graph.shorten import Short
 from .graph.shorten_proof import proven_short
 from .images import Picture, open_picture, upright_rgb
 from .methods import METHODS, Method
+from .methods.workers import limited
 from .plan import build
 from .preprocess import Geometry, Preprocess, Size, prepare, resolve
 from .regions import Region, weigh
@@ -157,7 +158,8 @@ class Explainer:
             began = time.perf_counter()
             pixels = None if regions is None else regions[at]
             asked = Repeats(self._again, trace, pixels, request, self._shortened, progress)
-            relevance = row.run(trace, self.architecture, settings, asked)
+            with limited(self.threads):
+                relevance = row.run(trace, self.architecture, settings, asked)
             placed = geometry.place(heatmap.resize(relevance.scores, self.architecture.input_dims[1:]))
             ranked = rank(trace.logits, self.labels)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)

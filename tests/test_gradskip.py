@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gradskip_onnx.methods import METHODS
+from gradskip_onnx.methods.gini import gini_of_heads
 from gradskip_onnx.methods.gradskip import GradSkipOptions, gradskip, needs
-from gradskip_onnx.methods.heads import gini_of_heads
 from gradskip_onnx.types import Relevance
 
 from . import oracles

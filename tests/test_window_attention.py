@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradskip_onnx.methods.gini import gini_of_heads, gini_of_rows
 from gradskip_onnx.methods.gradskip import GradSkipOptions, gradskip
-from gradskip_onnx.methods.heads import gini_of_heads, gini_of_rows
 from gradskip_onnx.types import Architecture, Array, Trace
 
 from .traces import Model, Stage, layers_of, shown

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ..types import Array
-from .patches import Patches
+from .patches import Patches, overlaps
 
 Sides = tuple[Array, Array, Array]  # main path, skip path, gradient; all (n, d)
 
@@ -16,7 +16,7 @@ Sides = tuple[Array, Array, Array]  # main path, skip path, gradient; all (n, d)
 def share(sides: Sides, events: Counter[str]) -> float:
     """b = sum |G * main| / (sum |G * main| + sum |G * skip|); 0/0 is a half, counted."""
     main, skip, G = sides
-    through, around = float(np.abs(G * main).sum()), float(np.abs(G * skip).sum())
+    through, around = float(overlaps(G, main).sum()), float(overlaps(G, skip).sum())
     if through + around == 0:
         events["even_gates"] += 1
         return 0.5
@@ -30,12 +30,12 @@ def by_output(blocks: Sequence[Patches], at: int, reading: str) -> Sides:
     the block before on its other side; at the first block of a stage there is none of the same shape, and the zeros
     returned make the gate undefined.
     """
-    tokens, G = blocks[at].value(reading), blocks[at].gradient(reading)
+    tokens, G = blocks[at].tokens(reading), blocks[at].slopes(reading)
     if reading != "tokens_in":
-        return tokens, blocks[at].value("tokens_in"), G
+        return tokens, blocks[at].tokens("tokens_in"), G
     if at == 0 or blocks[at - 1].block.stage != blocks[at].block.stage:
         return np.zeros_like(tokens), np.zeros_like(tokens), G
-    return tokens, blocks[at - 1].value("tokens_in"), G
+    return tokens, blocks[at - 1].tokens("tokens_in"), G
 
 
 def by_branch(blocks: Sequence[Patches], at: int, _reading: str) -> Sides:
@@ -46,7 +46,7 @@ def by_branch(blocks: Sequence[Patches], at: int, _reading: str) -> Sides:
 
 def by_attention(blocks: Sequence[Patches], at: int, _reading: str) -> Sides:
     """What the attention alone adds, against what it adds to."""
-    return blocks[at].value("branch"), blocks[at].value("tokens_in"), blocks[at].gradient("branch")
+    return blocks[at].tokens("branch"), blocks[at].tokens("tokens_in"), blocks[at].slopes("branch")
 
 
 GATES: Mapping[str, Callable[[Sequence[Patches], int, str], Sides]] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from ..errors import UnsupportedModelError
 from ..types import Architecture, Array, BlockFacts, Needs, Relevance, Trace, read_only
 from . import Method, every, method, one_backward, one_pass
 from .gates import GATES, share
-from .heads import Heads, chunks, weigh
+from .gini import chunks
+from .heads import Heads, weigh
 from .options import check, option
-from .patches import Patches, Reach
+from .patches import Patches, Reach, norms, overlaps
 from .route import Route, route
 from .windows import cell_shares, cells
+from .workers import in_parallel
 
 READINGS: Mapping[str, str] = {"output": "tokens_out", "input": "tokens_in", "branch": "branch"}  # what T and G are
 
@@ -87,10 +90,12 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
     path, events, facts = walk.path, walk.events, []
     R = path.starts[path.first] * walk.initial(path.first)
     drift = 0.0
-    for at in range(path.first, path.stop, -1):
+    way = range(path.first, path.stop, -1)
+    for at, step in zip(way, in_parallel(walk.step, way), strict=True):
         before = R.sum()
-        R, fact = walk.back_through(at, R)
-        facts.append(fact)
+        R = walk.back_through(at, step, R)
+        facts.append(step.facts)
+        events.update(step.events)
         drift = max(drift, abs(float(R.sum() / before - 1)))
         if options.conserve:
             R = R * (before / (R.sum() + options.eps))
@@ -113,77 +118,92 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """What a block does to any relevance: it depends on the pass alone, so blocks are worked out side by side."""
+
+    reaches: Sequence[Reach]
+    facts: BlockFacts
+    events: Counter[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sizes:
+    """Of each patch of one block: |T_i|, |G_i|, and sum_k |G_ik| |T_ik|."""
+
+    T: Array
+    G: Array
+    mass: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Walk:
     """One run: the arrays of each block, the gradient scales, the path to take and the guarded events so far."""
 
     blocks: tuple[Patches, ...]
     options: GradSkipOptions
-    scales: Array  # lambda
+    sizes: tuple[_Sizes, ...]  # with G rescaled by lambda
     path: Route
     events: Counter[str]
 
     @classmethod
     def of(cls, trace: Trace, architecture: Architecture, options: GradSkipOptions) -> _Walk:
         blocks = tuple(Patches(trace, block) for block in architecture.blocks)
-        reading = READINGS[options.tokens]
-        norms, mass = np.zeros((2, len(blocks)))
-        for at, block in enumerate(blocks):
-            G = block.gradient(reading)
-            norms[at], mass[at] = np.linalg.norm(G), np.abs(G * block.value(reading)).sum()
-        scales = norms.mean() / (norms + options.eps) if options.rescale else np.ones(len(blocks))
-        return cls(blocks, options, scales, route(architecture, norms, mass, options), Counter())
-
-    def tokens(self, at: int) -> tuple[Array, Array]:
-        """T and the rescaled G of a block."""
-        reading = READINGS[self.options.tokens]
-        return self.blocks[at].value(reading), self.scales[at] * self.blocks[at].gradient(reading)
+        sizes = in_parallel(partial(_sizes, READINGS[options.tokens]), blocks)
+        whole, mass = (np.array(v) for v in zip(*((np.linalg.norm(s.G), s.mass.sum()) for s in sizes), strict=True))
+        scales = whole.mean() / (whole + options.eps) if options.rescale else np.ones(len(blocks))
+        rescaled = tuple(_Sizes(s.T, by * s.G, by * s.mass) for s, by in zip(sizes, scales, strict=True))
+        return cls(blocks, options, rescaled, route(architecture, whole, mass, options), Counter())
 
     def initial(self, at: int) -> Array:
         """R_i = sum_k |G_ik| |T_ik|, divided by its sum."""
-        T, G = self.tokens(at)
-        R = np.abs(G * T).sum(axis=1)
+        R = self.sizes[at].mass
         if R.sum() == 0:
             self.events["uniform_start"] += 1
             R = np.ones_like(R)
         return np.asarray(R / R.sum())
 
-    def back_through(self, at: int, R: Array) -> tuple[Array, BlockFacts]:
-        """b W^T R + (1 - b) R, and what it was made of."""
-        reaches, (T, G) = self.blocks[at].reaches(), self.tokens(at)
+    def step(self, at: int) -> _Step:
+        """The heads and the gate of a block."""
+        events: Counter[str] = Counter()
+        reaches = self.blocks[at].reaches()
         if self.options.renorm_rows:
             reaches = [replace(reach, attention=_renormalised(reach.attention)) for reach in reaches]
-        heads = self.heads(at, reaches, np.linalg.norm(G, axis=1))
-        carried = self.through_attention(reaches, heads, T, G, R)
-        gate = share(GATES[self.options.gate](self.blocks, at, READINGS[self.options.tokens]), self.events)
+        heads = self.heads(at, reaches, events)
+        gate = share(GATES[self.options.gate](self.blocks, at, READINGS[self.options.tokens]), events)
         index = self.blocks[at].block.index
         facts = BlockFacts(index, _floats(heads.weights), _floats(heads.flow), _floats(heads.gini), gate)
-        return gate * carried + (1 - gate) * R, facts
+        return _Step(reaches, facts, events)
 
-    def heads(self, at: int, reaches: Sequence[Reach], norms: Array) -> Heads:
-        options = self.options
+    def back_through(self, at: int, step: _Step, R: Array) -> Array:
+        """b W^T R + (1 - b) R."""
+        gate = step.facts.gate
+        return gate * self.through_attention(step, self.sizes[at], R) + (1 - gate) * R
+
+    def heads(self, at: int, reaches: Sequence[Reach], events: Counter[str]) -> Heads:
+        options, at_patches = self.options, self.sizes[at].G
         if options.flow == "input":
-            norms = np.linalg.norm(self.blocks[at].gradient("tokens_in"), axis=1)
-        at_keys = [reach.at_keys(norms) for reach in reaches]
+            at_patches = norms(self.blocks[at].slopes("tokens_in"))
+        at_keys = [reach.at_keys(at_patches) for reach in reaches]
         numbers = {"alpha": options.alpha, "gamma": options.gamma, "eps": options.eps}
         attention = [reach.attention for reach in reaches]
-        return weigh(attention, at_keys, **numbers, gini=options.gini, events=self.events)
+        return weigh(attention, at_keys, **numbers, gini=options.gini, events=events)
 
-    def through_attention(self, reaches: Sequence[Reach], heads: Heads, T: Array, G: Array, R: Array) -> Array:
+    def through_attention(self, step: _Step, sizes: _Sizes, R: Array) -> Array:
         """W^T R with W_ij = (sum_q omega_q A_qij) |G_i| |T_j|, rows normalised; a zero row becomes the identity's.
 
         A key m of reduced attention stands for the tokens j of its window: A_ij = A_im / side^2. W is then never
         written out: its row sums need the window means of |T_j|, its transpose spreads a key's relevance over j.
         """
-        norms = np.linalg.norm(G, axis=1)
-        columns = np.linalg.norm(T, axis=1) * (norms if self.options.weight == "key" else 1.0)
-        alive = norms > 0 if self.options.weight == "query" else np.ones(len(norms), dtype=bool)
+        weights = np.array(step.facts.head_weights)
+        columns = sizes.T * (sizes.G if self.options.weight == "key" else 1.0)
+        alive = sizes.G > 0 if self.options.weight == "query" else np.ones(len(R), dtype=bool)
         spread, kept = np.zeros_like(R), np.zeros_like(R)
-        for reach in reaches:
+        for reach in step.reaches:
             A, at_keys = reach.attention, reach.at_keys(columns)
             received = np.zeros(A.shape[2])
             for rows in chunks(A.shape[1], A.shape[0] * A.shape[2]):
                 query = reach.queries[rows]
-                mixed = np.tensordot(heads.weights, A[:, rows].astype(np.float64), axes=1)
+                mixed = np.einsum("h,hij->ij", weights, A[:, rows])
                 sums = np.where(alive[query], mixed @ at_keys, 0.0)  # |G_i| > 0 cancels in the row normalisation
                 zero = sums == 0
                 received += np.where(zero, 0.0, R[query] / np.where(zero, 1.0, sums)) @ mixed
@@ -201,11 +221,15 @@ class _Walk:
         cell = cells(coarse, fine)
         weights = np.ones(len(cell))
         if self.options.transition == "gradient":
-            T, G = self.tokens(at - 1)
-            weights = np.abs(G * T).sum(axis=1)
+            weights = self.sizes[at - 1].mass
         shares, empty = cell_shares(weights, cell, len(R))
         self.events["uniform_cells"] += empty
         return np.asarray(R[cell] * shares)
+
+
+def _sizes(reading: str, block: Patches) -> _Sizes:
+    T, G = block.tokens(reading), block.slopes(reading)
+    return _Sizes(norms(T), norms(G), overlaps(G, T))
 
 
 def _renormalised(A: Array) -> Array:

@@ -34,13 +34,21 @@ class Patches:
 
     def value(self, tensor: str) -> Array:
         """(n, d) float64."""
-        name = getattr(self.block, tensor)
-        return self._tokens(self.trace.values[name], name)
+        return self.tokens(tensor).astype(np.float64)
 
     def gradient(self, tensor: str) -> Array:
         """(n, d) float64, of the score explained."""
+        return self.slopes(tensor).astype(np.float64)
+
+    def tokens(self, tensor: str) -> Array:
+        """`value` in the model's own precision, not copied."""
         name = getattr(self.block, tensor)
-        return self._tokens(self.trace.gradients[name], f"gradient of {name}")
+        return self._patches(self.trace.values[name], name)
+
+    def slopes(self, tensor: str) -> Array:
+        """`gradient` in the model's own precision, not copied."""
+        name = getattr(self.block, tensor)
+        return self._patches(self.trace.gradients[name], f"gradient of {name}")
 
     def reaches(self) -> list[Reach]:
         """The attention of the block; special tokens and padding are left out."""
@@ -93,12 +101,12 @@ class Patches:
             what = f"attention {self.block.attention!r} is {seen.shape}, expected {shape}"
             raise self._unsupported("grid-mismatch", what)
 
-    def _tokens(self, array: Array, name: str) -> Array:
-        tokens = _drop(array, self.block.special, axis=0).astype(np.float64)
+    def _patches(self, array: Array, name: str) -> Array:
+        tokens = _drop(array, self.block.special, axis=0)
         rows, columns = self.block.grid
         if tokens.ndim != 2 or len(tokens) != rows * columns:
             raise self._unsupported("grid-mismatch", f"{name!r} is {tokens.shape}, expected {rows * columns} patches")
-        if not np.isfinite(tokens).all():
+        if not np.isfinite([tokens.min(), tokens.max()]).all():  # NaN propagates through both
             raise self._unsupported("not-finite", f"{name!r} holds NaN or infinity")
         return tokens
 
@@ -115,4 +123,20 @@ def _returned(places: Array, count: int, received: Array) -> Array:
 
 
 def _drop(array: Array, special: tuple[int, ...], axis: int) -> Array:
-    return np.delete(array, special, axis=axis) if special else array
+    """Without the special tokens; a view where they stand together at one end."""
+    size, count = array.shape[axis], len(special)
+    for start in (0, size - count):
+        if special == tuple(range(start, start + count)):
+            kept = slice(0, start) if start else slice(count, size)
+            return array[(slice(None),) * axis + (kept,)]
+    return np.delete(array, special, axis=axis)
+
+
+def norms(x: Array) -> Array:
+    """|x_i| of each row, (n,) float64."""
+    return np.asarray(np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64)))
+
+
+def overlaps(x: Array, y: Array) -> Array:
+    """sum_k |x_ik y_ik| of each row, (n,) float64."""
+    return np.asarray(np.einsum("nd,nd->n", np.abs(x), np.abs(y), dtype=np.float64))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import UnsupportedModelError
 from ..types import Array, Block, Trace
-from .heads import chunks
+from .gini import chunks
 from .windows import window_spread
 
 Fuse = Callable[..., Array]  # arrays (heads, queries, keys) -> (queries, keys)

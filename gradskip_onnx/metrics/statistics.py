@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..methods.heads import GINI
+from ..methods.gini import GINI
 from ..types import Array
 from .extras import needed
 from .table import Measured, Metric
