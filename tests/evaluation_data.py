@@ -19,7 +19,7 @@ FLAGS = ("--mean", "0.5", "0.5", "0.5", "--std", "0.25", "0.25", "0.25", "--crop
 
 
 def model_bytes() -> bytes:
-    return models.vit(models.Vit(heads=4, depth=3)).SerializeToString()
+    return bytes(models.vit(models.Vit(heads=4, depth=3)).SerializeToString())
 
 
 def explainer() -> Explainer:

@@ -16,6 +16,7 @@ from gradskip_onnx.evaluation import Report, choose_method, choose_metric, evalu
 from gradskip_onnx.evaluation.forward import Forward
 from gradskip_onnx.images import open_picture
 from gradskip_onnx.preprocess import prepare
+from gradskip_onnx.types import Array
 
 from .evaluation_data import PREPROCESS, explainer, model_bytes, pictures
 
@@ -49,7 +50,8 @@ def asked(monkeypatch):
 
 
 def values(report: Report, metric: str) -> dict[str, float]:
-    return {m: report.summary.cells[m, metric].found.value for m in report.summary.methods}
+    found = {m: report.summary.cells[m, metric].found for m in report.summary.methods}
+    return {method: each.value for method, each in found.items() if each is not None}
 
 
 def twin(path: Path, method: str, seed: int) -> float:
@@ -57,17 +59,17 @@ def twin(path: Path, method: str, seed: int) -> float:
     session = ort.InferenceSession(model_bytes())
     image, _ = prepare(open_picture(path).image, PREPROCESS)
 
-    def probability(x, target=None):
+    def probabilities(x: Array) -> Array:
         (logits,) = session.run(None, {session.get_inputs()[0].name: x[None]})
         powers = np.exp(logits[0].astype(np.float64))
-        return int(powers.argmax()) if target is None else powers[target] / powers.sum()
+        return np.asarray(powers / powers.sum())
 
-    target = probability(image)
+    target = int(probabilities(image).argmax())
     scores = explainer().explain(image[None], target, method=method)[0].relevance.scores
     saliency = heatmap.resize(scores, image.shape[1:]).reshape(-1).astype(np.float64)
     ties = np.random.default_rng((seed, 2)).permutation(saliency.size)
     order = sorted(range(saliency.size), key=lambda at: (-saliency[at], ties[at]))
-    noise = np.random.default_rng((seed, 1)).standard_normal(image.shape).astype(np.float32)
+    noise = np.asarray(np.random.default_rng((seed, 1)).standard_normal(image.shape), np.float32)
     areas = []
     for start, finish in ((noise, image), (image, noise)):
         heights = []
@@ -75,7 +77,7 @@ def twin(path: Path, method: str, seed: int) -> float:
             now = start.copy().reshape(3, -1)
             part = order[: step * len(order) // STEPS]
             now[:, part] = finish.reshape(3, -1)[:, part]
-            heights.append(probability(now.reshape(image.shape), target))
+            heights.append(float(probabilities(now.reshape(image.shape))[target]))
         areas.append((sum(heights) - heights[0] / 2 - heights[-1] / 2) / STEPS)
     return float(areas[0] - areas[1])
 
