@@ -118,7 +118,7 @@ def test_chefer2(name, start):
 @models
 @pytest.mark.parametrize(("start", "first"), [(0, 1), (1, 0), (3, 2)])
 def test_tam(name, start, first):
-    """`first` is the first block of the chain, from 0: a third of three or four blocks is one."""
+    """`first` is the first block of the chain, from 0: a third of five blocks is one."""
     model, steps = pair(name), 5
     mean = [A.mean(axis=0) for A in watch(model, model.image).attention]
     row = read_by_head(model, len(mean[0]))

@@ -32,9 +32,9 @@ GRID, SIZE, CLASSES = (4, 5), (32, 40), 7
 SHAPE: dict[str, Any] = {"img_size": SIZE, "patch_size": 8, "embed_dim": 24, "num_heads": 3, "num_classes": CLASSES}
 
 KINDS: dict[str, Callable[[], torch.nn.Module]] = {
-    "class token": lambda: VisionTransformer(**SHAPE, depth=4),
-    "distilled": lambda: VisionTransformerDistilled(**SHAPE, depth=3),
-    "mean": lambda: VisionTransformer(**SHAPE, depth=3, class_token=False, global_pool="avg"),
+    "class token": lambda: VisionTransformer(**SHAPE, depth=5),
+    "distilled": lambda: VisionTransformerDistilled(**SHAPE, depth=5),
+    "mean": lambda: VisionTransformer(**SHAPE, depth=5, class_token=False, global_pool="avg"),
 }
 
 

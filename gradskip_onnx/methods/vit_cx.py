@@ -116,7 +116,10 @@ def _distances(maps: Maps, low: Array, span: Array) -> Array:
 
 
 def _labels(distances: Array, threshold: float) -> Array:
-    """Complete linkage; two clusters become one if all their members are closer than the threshold."""
+    """Complete linkage; two clusters become one if all their members are closer than the threshold.
+
+    Clusters are numbered by their first members, so that each gets the same noise whatever SciPy calls it.
+    """
     if len(distances) == 1:
         return np.zeros(1, int)
     try:
@@ -126,7 +129,8 @@ def _labels(distances: Array, threshold: float) -> Array:
         raise InputError("vit-cx needs SciPy for its clusters; run: pip install 'gradskip-onnx[evaluate]'") from missing
     tree = linkage(squareform(distances, checks=False), "complete")
     below = np.nextafter(threshold, -np.inf)  # SciPy also joins at the threshold itself
-    return np.asarray(fcluster(tree, below, "distance"), int) - 1
+    _, first, named = np.unique(fcluster(tree, below, "distance"), return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[named])
 
 
 def _scaled(large: Array, low: Array, span: Array) -> Array:
