@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -34,7 +36,7 @@ def with_skip(A: Array) -> Array:
     return np.asarray(whole / whole.sum(axis=1, keepdims=True))
 
 
-FUSE = {"mean": np.mean, "max": np.max, "min": np.min}
+FUSE: dict[str, Callable[..., Array]] = {"mean": np.mean, "max": np.max, "min": np.min}
 
 
 @models

@@ -107,7 +107,7 @@ def mutex_masks(model: Pair, min_cut: float, ratio: float, start: int) -> Array:
     "options",
     [
         {"min_cut": 0.2, "ratio": 0.5, "start": 0},
-        {"min_cut": 0.1, "ratio": 0.7, "start": 1},
+        {"min_cut": 0.2, "ratio": 0.7, "start": 1},
     ],
 )
 def test_mutex(name, options):

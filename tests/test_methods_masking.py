@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -57,18 +59,18 @@ def test_masks_of_rise_show_as_much_as_asked_for():
 
 @models
 def test_rise(name):
-    model, options = pair(name), {"masks": 70, "cells": 5, "keep": 0.4, "seed": 1}
-    masks = rise_masks(RiseOptions(**options), SIZE)
+    model, options = pair(name), RiseOptions(masks=70, cells=5, keep=0.4, seed=1)
+    masks = rise_masks(options, SIZE)
     p = model.probabilities(masks[:, None] * model.image)
     expected = np.tensordot(p, masks, axes=1) / (70 * 0.4)
 
-    agree(model.run("rise", **options).scores, expected)
+    agree(model.run("rise", **asdict(options)).scores, expected)
 
 
 def scaled(maps: Array) -> Array:
     """Each map brought to 0 ... 1; a flat one to 0."""
     low, high = (pick(axis=(1, 2), keepdims=True) for pick in (maps.min, maps.max))
-    return np.divide(maps - low, high - low, out=np.zeros_like(maps), where=high > low)
+    return np.asarray(np.divide(maps - low, high - low, out=np.zeros_like(maps), where=high > low))
 
 
 def vit_cx(model: Pair, distance: float, noise: float, seed: int) -> tuple[Array, int]:

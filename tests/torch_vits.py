@@ -136,7 +136,7 @@ def pair(name: str) -> Pair:
     """Random weights, stirred so that no bias is zero, no scale is one and attention is not even."""
     torch.set_num_threads(1)  # on models as small as these, threads only wait for one another
     torch.manual_seed(18 + sorted(KINDS).index(name))  # of few tries, one in which channels have both signs
-    module = KINDS[name]().eval()
+    module: Any = KINDS[name]().eval()
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.ndim == 1:
