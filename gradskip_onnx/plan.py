@@ -14,7 +14,7 @@ from .autodiff.emit import Emit, Sym
 from .autodiff.engine import backward
 from .autodiff.rules import Rule
 from .autodiff.rulesets import TRUE_GRADIENT, Rules
-from .autodiff.seeds import SEEDS, Seed
+from .autodiff.seeds import SEEDS, Seed, logit
 from .errors import InputError
 from .graph.architecture import Reading
 from .graph.repeat_head import readable, repeat_head
@@ -47,9 +47,10 @@ def build(
     heads = _heads(graph, reading) if needs.readout_gradients else {}
     outputs = [*keep, architecture.logits, *values]
     added = _Added()
-    if at or heads:
-        added = _differentiate(graph, reading, source.opset, at, heads, score, rules.table())
-        outputs += [added.chosen, *added.gradients.values(), *added.readouts.values()]
+    if at or heads or needs.attention_relevance:
+        relevance = Rules(needs.attention_relevance).table() if needs.attention_relevance else {}
+        added = _differentiate(graph, reading, source.opset, at, heads, score, rules.table(), relevance)
+        outputs += [added.chosen, *added.gradients.values(), *added.readouts.values(), *added.relevances.values()]
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
     for tensor in graph.outputs:
@@ -64,6 +65,7 @@ def build(
         values={name: name for name in values},
         gradients=added.gradients,
         readouts=added.readouts,
+        relevances=added.relevances,
         target_input=TARGET if TARGET in added.inputs else None,
         region_input=REGION if REGION in added.inputs else None,
         target_output=added.chosen or None,
@@ -92,12 +94,13 @@ class _Added:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     gradients: Mapping[str, str] = field(default_factory=dict)
     readouts: Mapping[str, str] = field(default_factory=dict)
+    relevances: Mapping[str, str] = field(default_factory=dict)
     chosen: str = ""
 
 
 def _differentiate(
     graph: gs.Graph, reading: Reading, opset: Mapping[str, int], at: Sequence[str], heads: Heads,
-    score: str | Seed, table: Mapping[str, Rule],
+    score: str | Seed, table: Mapping[str, Rule], relevance: Mapping[str, Rule],
 ) -> _Added:  # fmt: skip
     """Append the choice of the class and the backward pass; all heads get the gradient of the model's own scores."""
     architecture, facts = reading.architecture, dict(reading.facts)
@@ -115,10 +118,14 @@ def _differentiate(
     seed, chosen = build_seed(emit, logits, target, region)
     found = backward(emit, of=architecture.logits, seed=seed, at=at, rules=table) if at else {}
     own = {name: backward(emit, of=of, seed=seed, at=[name], rules=table)[name] for name, (of, _) in heads.items()}
+    attention = [block.attention for block in architecture.blocks] if relevance else []
+    one = logit(emit, logits, target, region)[0] if relevance else seed
+    handed = backward(emit, of=architecture.logits, seed=one, at=attention, rules=relevance) if relevance else {}
     return _Added(
         inputs=inputs,
         gradients={name: sym.name for name, sym in found.items()},
         readouts={name: sym.name for name, sym in own.items()},
+        relevances={name: sym.name for name, sym in handed.items()},
         chosen=chosen.name,
     )
 

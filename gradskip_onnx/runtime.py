@@ -32,28 +32,32 @@ def run(
         size = next((region.shape for region in regions if region is not None), (1, 1))
         empty = np.full(size, AUTOMATIC, np.float32)
         feeds[plan.region_input] = np.stack([empty if region is None else region for region in regions])
-    names = [plan.logits, *plan.values.values(), *plan.gradients.values(), *plan.readouts.values()]
+    shown = (plan.values, plan.gradients, plan.readouts, plan.relevances)
+    names = [plan.logits, *(output for part in shown for output in part.values())]
     names += [plan.target_output] if plan.target_output else []
     outputs = session.run(list(dict.fromkeys(names)), feeds)
     logits = outputs[plan.logits].astype(np.float32)
     if not np.isfinite(logits).all():
         raise ModelError("the model's scores for this image are not finite numbers; its weights or input are unsound")
     layouts = _layouts(architecture)
-    values = _canonical(plan.values, outputs, layouts, batch)
-    gradients = _canonical(plan.gradients, outputs, layouts, batch)
-    readouts = _canonical(plan.readouts, outputs, layouts, batch)
+    values, gradients, readouts, relevances = (_canonical(part, outputs, layouts, batch) for part in shown)
     explained = outputs[plan.target_output] if plan.target_output else _chosen(targets, logits)
     return [
         Trace(
             input=read_only(images[i]),
             logits=read_only(logits[i]),
             target=int(explained[i]),
-            values=MappingProxyType({name: read_only(array[i]) for name, array in values.items()}),
-            gradients=MappingProxyType({name: read_only(array[i]) for name, array in gradients.items()}),
-            readouts=MappingProxyType({name: read_only(array[i]) for name, array in readouts.items()}),
+            values=_of_image(values, i),
+            gradients=_of_image(gradients, i),
+            readouts=_of_image(readouts, i),
+            relevances=_of_image(relevances, i),
         )
         for i in range(batch)
     ]
+
+
+def _of_image(arrays: Mapping[str, Array], i: int) -> Mapping[str, Array]:
+    return MappingProxyType({name: read_only(array[i]) for name, array in arrays.items()})
 
 
 def _chosen(targets: Sequence[int | None] | None, logits: Array) -> list[int]:

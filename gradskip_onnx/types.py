@@ -147,6 +147,7 @@ class Needs:
     input_gradients: bool = False  # at the pixels
     position: bool = False  # tokens before and after the positional embedding, gradients after; where there is one
     readout_gradients: bool = False  # at each attention, of the score that the head gives that block's tokens
+    attention_relevance: str = ""  # of the logit, at each attention, by the table of rules of this name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,6 +160,7 @@ class Plan:
     values: Mapping[str, str]
     gradients: Mapping[str, str]
     readouts: Mapping[str, str] = field(default_factory=lambda: EMPTY)  # gradients of the blocks' own scores
+    relevances: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     target_input: str | None = None  # (B,) int64, negative: the predicted class
     region_input: str | None = None  # (B, h, w) float32 pixel weights, negative: the pixels predicted as the class
     target_output: str | None = None  # (B,) int64, the class whose score was differentiated
@@ -177,6 +179,7 @@ class Trace:
     values: Mapping[str, Array]
     gradients: Mapping[str, Array]
     readouts: Mapping[str, Array] = field(default_factory=lambda: EMPTY)  # attention -> gradient, `readout_gradients`
+    relevances: Mapping[str, Array] = field(default_factory=lambda: EMPTY)  # attention -> its `attention_relevance`
 
 
 @dataclass(frozen=True, slots=True, eq=False)

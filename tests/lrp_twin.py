@@ -154,12 +154,8 @@ def normal_cdf(x: Array) -> Array:
     return np.asarray(0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
 
 
-def add_epsilon(a: Array, b: Array, R: Array) -> tuple[Array, Array]:
-    return a * R / (a + b + 1e-6), b * R / (a + b + 1e-6)
-
-
-def add_plain(a: Array, b: Array, R: Array) -> tuple[Array, Array]:
-    return a * R / (a + b), b * R / (a + b)
+def add_epsilon(eps: float) -> Sum:
+    return lambda a, b, R: (a * R / (a + b + eps), b * R / (a + b + eps))
 
 
 def add_balanced(a: Array, b: Array, R: Array) -> tuple[Array, Array]:
@@ -223,18 +219,22 @@ def uniform(layer: LayerRule, norm: Norm, gelu: Gelu, attention: Product, add: S
     return Recipe(layer, layer, layer, norm, gelu, attention, add)
 
 
-EXACT = epsilon(0.0)
-RECIPES = {
-    "ah+ln": uniform(EXACT, norm_spread_held, gelu_derived, attention_held(1.0), add_plain),
-    "ah+ln, mean and gates held": uniform(EXACT, norm_all_held, kept, attention_held(1.0), add_plain),
-    "attnlrp": uniform(epsilon(1e-6), norm_spread_held, kept, attention_full, add_plain),
-    "attnlrp, gamma": Recipe(gamma(0.3), EXACT, gamma(2.0), norm_spread_held, kept, attention_full, add_plain),
-    "attnlrp-vit": Recipe(gamma(0.05), EXACT, gamma(0.25), norm_spread_held, kept, attention_held(1.0), add_plain),
-    "pe-lrp": Recipe(
-        gamma(0.05), epsilon(1e-8), gamma(100.0), norm_spread_held, kept, attention_held(0.5), add_epsilon
-    ),
-    "chefer1": uniform(positive_only, kept, kept, attention_chefer, add_balanced),
-}
+def recipes(layer: float, add: float) -> dict[str, Recipe]:
+    """The methods with the given stabilisers, which the gradient form does not have, in the epsilon rules."""
+    eps, plus = epsilon(layer), add_epsilon(add)
+    return {
+        "ah+ln": uniform(eps, norm_spread_held, gelu_derived, attention_held(1.0), plus),
+        "ah+ln, mean and gates held": uniform(eps, norm_all_held, kept, attention_held(1.0), plus),
+        "attnlrp": uniform(eps, norm_spread_held, kept, attention_full, plus),
+        "attnlrp, gamma": Recipe(gamma(0.3), eps, gamma(2.0), norm_spread_held, kept, attention_full, plus),
+        "attnlrp-vit": Recipe(gamma(0.05), eps, gamma(0.25), norm_spread_held, kept, attention_held(1.0), plus),
+        "pe-lrp": Recipe(gamma(0.05), eps, gamma(100.0), norm_spread_held, kept, attention_held(0.5), plus),
+        "chefer1": uniform(positive_only, kept, kept, attention_chefer, add_balanced),
+    }
+
+
+RECIPES = recipes(0.0, 0.0)
+STABILISED = {"attnlrp": recipes(1e-6, 1e-8)["attnlrp"], "pe-lrp": recipes(1e-8, 1e-6)["pe-lrp"]}  # as published
 
 
 @dataclass(frozen=True, eq=False)

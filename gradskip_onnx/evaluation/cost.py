@@ -32,7 +32,7 @@ def prices(explainer: Explainer, methods: Sequence[MethodChoice], score: str, *,
         numbers: tuple[float | None, float | None] = (None, None)
         if count:
             products, simple = _of(explainer, method, score)
-            forwards, backwards = cost.forwards, cost.backwards
+            forwards, backwards = cost.forwards, cost.backwards / cost.at_once
             numbers = (
                 forwards * plain[0] + backwards * (products - plain[0]),
                 forwards * plain[1] + backwards * (simple - plain[1]),

@@ -21,6 +21,7 @@ class Cost:
     forwards: int
     backwards: int = 0
     note: str = ""  # where the numbers depend on the image, or a pass is shorter than a whole one
+    at_once: int = 1  # backward passes that the method's own graph holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +72,18 @@ def one_backward(_options: Any) -> Cost:
 
 
 # The rows are added when their files are read.
+from . import ah_ln as ah_ln  # noqa: E402
 from . import attention_flow as attention_flow  # noqa: E402
 from . import attention_rollout as attention_rollout  # noqa: E402
+from . import attnlrp as attnlrp  # noqa: E402
 from . import cams as cams  # noqa: E402
+from . import chefer1 as chefer1  # noqa: E402
 from . import chefer2 as chefer2  # noqa: E402
 from . import finer_cam as finer_cam  # noqa: E402
 from . import gradskip as gradskip  # noqa: E402
 from . import legrad as legrad  # noqa: E402
 from . import mutex as mutex  # noqa: E402
+from . import pe_lrp as pe_lrp  # noqa: E402
 from . import pixel_gradients as pixel_gradients  # noqa: E402
 from . import raw_attention as raw_attention  # noqa: E402
 from . import rise as rise  # noqa: E402

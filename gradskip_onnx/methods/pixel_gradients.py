@@ -50,7 +50,7 @@ class SmoothOptions:
 
 def input_x_gradient(trace: Trace, architecture: Architecture, options: InputGradientOptions) -> Relevance:
     """sum over the channels of x * dy/dx."""
-    product = trace.input.astype(np.float64) * _gradient(trace, architecture)
+    product = trace.input.astype(np.float64) * gradient_at_pixels(trace, architecture)
     return _relevance("input-x-gradient", product, options)
 
 
@@ -85,13 +85,13 @@ def _gradients(images: Iterator[Array], architecture: Architecture, passes: Pass
     for image in images:
         held.append(image)
         if len(held) == AT_ONCE:
-            yield from (_gradient(seen, architecture) for seen in passes.traces(np.stack(held), PIXELS))
+            yield from (gradient_at_pixels(seen, architecture) for seen in passes.traces(np.stack(held), PIXELS))
             held = []
     if held:
-        yield from (_gradient(seen, architecture) for seen in passes.traces(np.stack(held), PIXELS))
+        yield from (gradient_at_pixels(seen, architecture) for seen in passes.traces(np.stack(held), PIXELS))
 
 
-def _gradient(trace: Trace, architecture: Architecture) -> Array:
+def gradient_at_pixels(trace: Trace, architecture: Architecture) -> Array:
     gradient = trace.gradients[architecture.input].astype(np.float64)
     if not np.isfinite(gradient).all():
         raise UnsupportedModelError(

@@ -53,6 +53,11 @@ class Whole:
         """Of the score that the head gives the tokens of this block, at the attention."""
         return self.trace.readouts[self.block.attention]
 
+    @property
+    def relevance(self) -> Array:
+        """Of the attention, by the rules that the method asked for."""
+        return self.trace.relevances[self.block.attention]
+
     def carried(self, row: Array, fuse: Fuse, *arrays: Array) -> Array:
         """row M, (N,): M is what `fuse` makes of the arrays, each laid out as the attention is."""
         found = np.zeros(self.count)
