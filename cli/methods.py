@@ -32,7 +32,9 @@ SEEN = {
     "position": "tokens at the positional embedding",
     "input_gradients": "gradient at the pixels",
     "readout_gradients": "gradient at each attention of its block's own score",
+    "attention_relevance": "relevance of each attention",
 }
+BLOCKS = {"all": " (all blocks)", "first": " (first block)", "last": " (last block)"}
 
 
 @click.command(epilog=EXAMPLES)
@@ -123,7 +125,7 @@ def reads(needs: Needs) -> list[str]:
         if which := getattr(needs, each.name):
             of = each.name.removesuffix("_gradients")
             what = SEEN[each.name] if each.name in SEEN else f"gradient at the {SEEN[of]}"
-            found[what if which is True else f"{what} ({'all blocks' if which == 'all' else f'{which} block'})"] = None
+            found[what + BLOCKS.get(which, "")] = None
     return list(found)
 
 

@@ -149,7 +149,7 @@ class Explainer:
     ) -> list[Explanation]:  # fmt: skip
         """Plan, run, propagate, upsample."""
         if reason := row.refuses(self.architecture):
-            raise UnsupportedModelError("method", f"method {row.name} cannot explain this model: {reason}")
+            raise UnsupportedModelError("not-for-method", f"method {row.name} cannot explain this model: {reason}")
         regions = self._regions(region, geometries)
         request = Request(row.needs(settings), row.seed(settings) or score, row.rules(settings))
         traces, session, timings = self._run(images, targets, regions, request)

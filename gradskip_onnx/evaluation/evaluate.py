@@ -58,7 +58,7 @@ def set_up(
     kept = {m.label: m for m in methods if m.label not in refused}
     if not kept:
         name, reason = next(iter(refused.items()), ("(none)", "no method was named"))
-        raise UnsupportedModelError("method", f"method {name} cannot explain this model: {reason}")
+        raise UnsupportedModelError("not-for-method", f"method {name} cannot explain this model: {reason}")
     warnings += [f"method {name} is left out: {reason}" for name, reason in refused.items()]
     evaluation = Evaluation(
         explainer=explainer,

@@ -44,7 +44,7 @@ def pe_lrp(trace: Trace, architecture: Architecture, options: PeLrpOptions, pass
     position = architecture.position
     if options.part == "position" and not position:
         raise UnsupportedModelError(
-            "method", "pe-lrp option part: the model adds no positional embedding to show; use part=image"
+            "no-position", "pe-lrp option part: the model adds no positional embedding to show; use part=image"
         )
     y = _logit(trace, passes)
     found = (_pixels if options.read == "pixels" else _tokens)(trace, architecture, options.part, y)
