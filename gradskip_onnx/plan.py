@@ -17,6 +17,7 @@ from .autodiff.rulesets import TRUE_GRADIENT, Rules
 from .autodiff.seeds import SEEDS, Seed, logit
 from .errors import InputError
 from .graph.architecture import Reading
+from .graph.assemble import assemble
 from .graph.repeat_head import readable, repeat_head
 from .types import Architecture, Needs, Plan, Source, TensorFact
 
@@ -148,8 +149,7 @@ def _input(emit: Emit, name: str, fact: TensorFact) -> Sym:
 
 def _finish(graph: gs.Graph, source: Source, inputs: Mapping[str, Any]) -> onnx.ModelProto:
     """The finished model. An initialiser of the same name is how ONNX gives an input a default value."""
-    model: onnx.ModelProto = gs.export_onnx(graph, do_type_check=False)
-    del model.graph.value_info[:]  # shapes seen for one batch size must not bind another
+    model = assemble(graph)
     model.ir_version = max(source.model.ir_version, DEFAULTS_IR)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in inputs.items())
     return model

@@ -41,11 +41,10 @@ class Session:
             raise InputError(f"ONNX Runtime could not run the model: {_first_line(failure)}") from failure
 
 
-@cache  # asked for every session, answered by reading the metadata of every installed distribution
+@cache  # asked for every session, answered by looking into every folder of sys.path
 def installed_runtimes() -> tuple[str, ...]:
     """The ONNX Runtime distributions present in this environment."""
-    names = {str(d.metadata["Name"]).lower().replace("_", "-") for d in metadata.distributions() if d.metadata["Name"]}
-    return tuple(name for name in RUNTIMES if name in names)
+    return tuple(name for name in RUNTIMES if any(metadata.Distribution.discover(name=name)))
 
 
 def open_session(
@@ -74,6 +73,7 @@ def open_session(
         options.enable_cpu_mem_arena = False  # opened to look at, run a few times: memory counts, not speed
         options.enable_mem_pattern = False
         options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of every weight
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # NumPy computes between the runs
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     held = tuple(ort.OrtValue.ortvalue_from_numpy(value) for value in lent.values())

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
-from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, update_import_domains
+from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 from onnx_graphsurgeon.ir.tensor import LazyValues, SparseValues
 
 from ..session import LENT, Session, open_session
 from ..types import EMPTY, Array
+from .assemble import frame, port, stored
 
 LARGE = 1 << 12  # bytes; shapes, axes and scales stay in the model, where ONNX Runtime can read them ahead of a run
 LENDABLE = frozenset("fiub")  # kinds of element types that NumPy has too
@@ -63,24 +64,22 @@ class Lean:
 
 def lean(graph: gs.Graph, folder: Path | None, held: Mapping[str, Array] = EMPTY) -> Lean:
     """A sorted graph without its weights; `held` are weights of the same file that were taken out before."""
-    stored, weights = {}, {}
+    kept, weights = {}, {}
     for name, tensor in graph.tensors().items():
         if isinstance(tensor, gs.Constant):
             known = held.get(name) if isinstance(tensor._values, LazyValues) else None
             array = _large(tensor) if known is None else known
             if array is None:
-                stored[name] = _named(tensor)
+                kept[name] = stored(tensor)
             else:
                 weights[name] = array
-                stored[name] = _promise(name, array)
-    frame = onnx.ModelProto(ir_version=graph.ir_version or onnx.IR_VERSION)
-    frame.opset_import.extend(update_import_domains(graph))
+                kept[name] = _promise(name, array)
     return Lean(
         nodes=[OnnxExporter.export_node(node) for node in graph.nodes],
-        inputs={tensor.name: OnnxExporter.export_value_info_proto(tensor, False) for tensor in graph.inputs},
-        stored=stored,
+        inputs={tensor.name: port(tensor) for tensor in graph.inputs},
+        stored=kept,
         weights=weights,
-        frame=frame,
+        frame=frame(graph),
         folder=folder,
     )
 
@@ -93,25 +92,13 @@ def _large(tensor: gs.Constant) -> Array | None:
     if isinstance(stored, LazyValues):
         proto = stored.tensor
         kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(proto.data_type))
-        if len(proto.raw_data) <= LARGE or not _lendable(kind):
-            return None
-        return np.frombuffer(proto.raw_data, kind).reshape(tuple(proto.dims))
+        raw = proto.raw_data  # each look copies it
+        return np.frombuffer(raw, kind).reshape(tuple(proto.dims)) if len(raw) > LARGE and _lendable(kind) else None
     return stored if stored.nbytes > LARGE and _lendable(stored.dtype) else None
 
 
 def _lendable(kind: np.dtype[np.generic]) -> bool:
     return kind.isbuiltin == 1 and kind.kind in LENDABLE
-
-
-def _named(tensor: gs.Constant) -> onnx.TensorProto:
-    proto = tensor._values.tensor if isinstance(tensor._values, LazyValues) else None
-    if proto is None or proto.name == tensor.name:
-        exported: onnx.TensorProto = OnnxExporter.export_tensor_proto(tensor)
-        return exported
-    renamed = onnx.TensorProto()
-    renamed.CopyFrom(proto)
-    renamed.name = tensor.name
-    return renamed
 
 
 def _promise(name: str, array: Array) -> onnx.TensorProto:

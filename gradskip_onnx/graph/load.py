@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path, PurePosixPath
 
@@ -23,14 +24,10 @@ SMALL = 4096  # elements: shapes, axes and scales, which shape inference must be
 def load(model: str | os.PathLike[str] | bytes) -> Source:
     """Read a model; external data stays on disk."""
     name, data, folder = _read(model)
-    proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as broken:
-        raise ModelError(f"{name} is not an ONNX file, or it is cut short ({len(data)} bytes): {broken}") from broken
-    if not proto.graph.node or not proto.opset_import:
-        raise ModelError(f"{name} holds no ONNX graph ({len(data)} bytes); is it really an ONNX file?")
-    digest = hashlib.sha256(data)
+    with ThreadPoolExecutor(1) as other:
+        hashed = other.submit(hashlib.sha256, data)
+        proto = _parse(data, name)
+    digest = hashed.result()
     for path in _external_files(proto, folder, name):
         with path.open("rb") as stream:
             while chunk := stream.read(CHUNK):
@@ -52,6 +49,17 @@ def _read(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Path | Non
         raise ModelError(f"model file {path} does not exist") from missing
     except OSError as failure:
         raise ModelError(f"model file {path} cannot be read: {failure.strerror}") from failure
+
+
+def _parse(data: bytes, name: str) -> onnx.ModelProto:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as broken:
+        raise ModelError(f"{name} is not an ONNX file, or it is cut short ({len(data)} bytes): {broken}") from broken
+    if not proto.graph.node or not proto.opset_import:
+        raise ModelError(f"{name} holds no ONNX graph ({len(data)} bytes); is it really an ONNX file?")
+    return proto
 
 
 def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

@@ -46,7 +46,8 @@ def prove_attention(match: Attention, product: Any, values: Mapping[str, Array])
     attention, operand, value = values[match.attention], values[match.operand], values[match.value]
     bound = rounding(attention.dtype)
     pair = (operand, value) if match.attention_first else (value, operand)
-    mixed = PRODUCT_TWINS[product.op](pair[0].astype(np.float64), pair[1].astype(np.float64), product.attrs)
+    wide = np.result_type(np.float32, *pair)
+    mixed = PRODUCT_TWINS[product.op](pair[0].astype(wide), pair[1].astype(wide), product.attrs)
     same = 0.0 if match.operand == match.attention else _same_entries(operand, attention)
     rows = attention.astype(np.float64).sum(axis=-1)
     return [

@@ -51,10 +51,9 @@ class Rehearsal:
 def rehearse(model: Lean, image: ImageInput, look: Iterable[str] = ()) -> Rehearsal:
     """Run a model once; finds the first image size that runs where the file leaves it open."""
     tensors = _tensors(model)
-    session = _with_shapes(model, tensors).open([name for tensor in tensors for name in (tensor, SHAPE + tensor)])
-    types = {out.name: out.type.removeprefix("tensor(").removesuffix(")") for out in session.handle.get_outputs()}
-    dtypes = {name: np.dtype(DTYPES[types[name]]) for name in tensors if types[name] in DTYPES}
+    dtypes = _dtypes(model, tensors)
     wanted = [name for name in dict.fromkeys(look) if name in dtypes]
+    session = _with_shapes(model, tensors).open([*wanted, *(SHAPE + tensor for tensor in tensors)])
     for size in image.sizes:
         images = image.probe(size, image.batch or 1)
         try:
@@ -113,6 +112,13 @@ def _runs(rehearsal: Rehearsal, model: Lean, small: Sequence[str]) -> list[tuple
 
 def _tensors(model: Lean) -> list[str]:
     return [t for node in model.nodes if not node.op_type.startswith(NO_TENSOR) for t in node.output if t]
+
+
+def _dtypes(model: Lean, tensors: Sequence[str]) -> dict[str, np.dtype[Any]]:
+    """Element types, off a session that is never run: it would hold every tensor until the end of the run."""
+    types = {entry.name: entry.type for entry in model.open(tensors).handle.get_outputs()}
+    plain = {name: type_.removeprefix("tensor(").removesuffix(")") for name, type_ in types.items()}
+    return {name: np.dtype(DTYPES[plain[name]]) for name in tensors if plain[name] in DTYPES}
 
 
 def _with_shapes(model: Lean, tensors: Sequence[str]) -> Lean:
