@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx_graphsurgeon as gs
 import onnxruntime
 import pytest
 
 from gradskip_onnx.errors import ModelError, UnsupportedModelError
 from gradskip_onnx.graph.architecture import read
+from gradskip_onnx.graph.lean import lean
 from gradskip_onnx.graph.load import load
 from tests.models import Vit, cnn, text_model, vit
 
@@ -117,6 +119,18 @@ def test_old_files_that_cannot_be_converted_are_refused():
     model.graph.node[3].op_type = "Frobnicate"
     with pytest.raises(UnsupportedModelError, match="opset 12"):
         reading(model)
+
+
+def test_turned_views_are_lent_as_what_they_hold():
+    """Some constants are views in which rows are columns; ONNX Runtime is handed memory, not views."""
+    weight = np.random.default_rng(0).standard_normal((40, 60)).astype(np.float32).T
+    x, y = gs.Variable("x", np.float32, [2, 60]), gs.Variable("y", np.float32)
+    node = gs.Node("MatMul", "product", inputs=[x, gs.Constant("w", weight)], outputs=[y])
+    given = np.eye(2, 60, dtype=np.float32)
+    found = lean(gs.Graph([node], [x], [y], opset=17), None)
+
+    assert set(found.weights) == {"w"}
+    np.testing.assert_array_equal(found.open(["y"]).run(["y"], {"x": given})["y"], weight[:2])
 
 
 def test_nan_weights_are_named():

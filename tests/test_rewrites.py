@@ -124,7 +124,7 @@ def split_constants(model: onnx.ModelProto, rng: Rng) -> None:
     """Biases as sums of two constants, computed in the graph."""
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     adds = [n for n in model.graph.node if n.op_type == "Add" and any(name in stored for name in n.input)]
-    for number in rng.choice(len(adds), 2, replace=False):
+    for number in rng.choice(len(adds), min(2, len(adds)), replace=False):
         node = adds[int(number)]
         place = next(i for i, name in enumerate(node.input) if name in stored)
         whole = numpy_helper.to_array(stored[node.input[place]])
@@ -145,10 +145,62 @@ def constant_nodes(model: onnx.ModelProto, rng: Rng) -> None:
         model.graph.initializer.remove(tensor)
 
 
+def share_constants(model: onnx.ModelProto, _rng: Rng) -> None:
+    """Equal constants become one, read by all."""
+    first: dict[tuple[Any, ...], str] = {}
+    for tensor in list(model.graph.initializer):
+        array = numpy_helper.to_array(tensor)
+        one = first.setdefault((array.dtype.str, array.shape, array.tobytes()), tensor.name)
+        if one != tensor.name:
+            for node in model.graph.node:
+                node.input[:] = [one if name == tensor.name else name for name in node.input]
+            model.graph.initializer.remove(tensor)
+
+
+def merge_constants(model: onnx.ModelProto, rng: Rng) -> None:
+    """Some weights in one long tensor, from which the graph cuts them."""
+    floats = [t for t in model.graph.initializer if t.data_type == TensorProto.FLOAT and t.dims]
+    chosen = [floats[int(i)] for i in rng.choice(len(floats), min(4, len(floats)), replace=False)]
+    arrays = [numpy_helper.to_array(tensor) for tensor in chosen]
+    mark = f"merged{rng.integers(1 << 60)}"
+    ends = np.cumsum([array.size for array in arrays])
+    made = {mark: np.concatenate([array.ravel() for array in arrays])}
+    nodes = []
+    for number, (tensor, array, end) in enumerate(zip(chosen, arrays, ends, strict=True)):
+        part = f"{mark}/{number}"
+        made |= {f"{part}/from": np.array([end - array.size]), f"{part}/to": np.array([end])}
+        made |= {f"{part}/shape": np.array(array.shape, np.int64)}
+        cut = [mark, f"{part}/from", f"{part}/to"]
+        nodes.append(helper.make_node("Slice", cut, [f"{part}/flat"], name=f"{part}/cut"))
+        nodes.append(helper.make_node("Reshape", [f"{part}/flat", f"{part}/shape"], [tensor.name], name=part))
+        model.graph.initializer.remove(tensor)
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in made.items())
+    for place, node in enumerate(nodes):
+        model.graph.node.insert(place, node)
+
+
+def unfold_transposes(model: onnx.ModelProto, rng: Rng) -> None:
+    """Some weights of products are stored turned and turned back in the graph."""
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    products = [n for n in model.graph.node if n.op_type in ("MatMul", "Gemm") and n.input[1] in stored]
+    if not products:  # other rewrites may have taken all of them
+        return
+    for number in rng.choice(len(products), min(4, len(products)), replace=False):
+        node = products[int(number)]
+        mark = f"turned{rng.integers(1 << 60)}"
+        turned = np.ascontiguousarray(numpy_helper.to_array(stored[node.input[1]]).T)
+        model.graph.initializer.append(numpy_helper.from_array(turned, f"{mark}/stored"))
+        node.input[1] = mark
+        model.graph.node.insert(0, helper.make_node("Transpose", [f"{mark}/stored"], [mark], name=mark, perm=[1, 0]))
+
+
 REWRITES: dict[str, Rewrite] = {
     rewrite.__name__: rewrite
-    for rewrite in (rename, identities, casts, transposes, swap_operands, reorder, split_constants, constant_nodes)
-}
+    for rewrite in (
+        rename, identities, casts, transposes, unfold_transposes, swap_operands, reorder, split_constants,
+        share_constants, merge_constants, constant_nodes,
+    )
+}  # fmt: skip
 
 
 @cache

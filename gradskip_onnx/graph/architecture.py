@@ -46,7 +46,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     lookup = index(graph, image.name)
     found, unmatched = find_blocks(lookup)
     if not found:
-        raise UnsupportedModelError("no-attention", _nothing_found(unmatched), unmatched)
+        raise UnsupportedModelError("no-attention", _nothing_found(graph, unmatched), unmatched)
     rehearsal = rehearse(lean(graph, source.folder), image, _claimed(graph, lookup, found))
     facts, known = observe(rehearsal, lookup.activations)
     logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
@@ -86,11 +86,13 @@ def _plain_operators(graph: gs.Graph, image: ImageInput, source: Source) -> tupl
     return lowered.graph, prove_lowering(fused.model, lowered, image, fused.size)
 
 
-def _nothing_found(unmatched: Sequence[Mismatch]) -> str:
+def _nothing_found(graph: gs.Graph, unmatched: Sequence[Mismatch]) -> str:
+    advice = "CNNs, linear and deformable attention cannot be explained; give a vision transformer"
     if not unmatched:
-        return "the graph holds no attention (no softmax between two products of activations); is it a CNN?"
+        end = "".join(f" up to node {node.name!r} ({node.op})" for node in graph.nodes[-1:])
+        return f"no softmax stands between two products of activations{end}; {advice}"
     first = unmatched[0]
-    return f"no attention in a residual stream: at {first.node!r} {first.reason} ({first.code})"
+    return f"no attention in a residual stream: at node {first.node!r} {first.reason} ({first.code}); {advice}"
 
 
 def _claimed(graph: gs.Graph, lookup: Index, found: Sequence[Found]) -> list[str]:

@@ -10,6 +10,7 @@ import onnx_graphsurgeon as gs
 
 from ..errors import UnsupportedModelError
 from ..types import Array
+from .bfloat16 import BFLOAT16, refusal
 
 CHANNELS = (3, 1, 4)
 USUAL_SIDES = (224, 256, 384, 512, 518, 448, 336, 192, 160, 128, 96, 64, 32)
@@ -42,10 +43,14 @@ class ImageInput:
 def find_image_input(graph: gs.Graph, size: tuple[int, int] | None = None) -> ImageInput:
     """The one input that can carry a picture; `size` decides where the file leaves height and width open."""
     listing = ", ".join(f"{t.name}: {t.dtype} {t.shape}" for t in graph.inputs)
-    images = [t for t in graph.inputs if t.shape is not None and len(t.shape) == 4 and np.dtype(t.dtype).kind in "fu"]
+    square = [t for t in graph.inputs if t.shape is not None and len(t.shape) == 4]
+    for tensor in square:
+        if tensor.dtype == BFLOAT16 and tensor.outputs:
+            raise refusal(tensor.outputs[0].name, tensor.outputs[0].op)
+    images = [t for t in square if not isinstance(t.dtype, int) and np.dtype(t.dtype).kind in "fu"]  # NumPy's own types
     if not images:
         raise UnsupportedModelError(
-            "no-image-input", f"no input takes pictures (rank 4, float or uint8); inputs are {listing}"
+            "no-image-input", f"no input takes pictures (rank 4, float or uint8); inputs are {listing}; give a vision model"
         )
     if len(graph.inputs) > 1:
         raise UnsupportedModelError(

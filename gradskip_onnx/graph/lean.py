@@ -86,15 +86,16 @@ def lean(graph: gs.Graph, folder: Path | None, held: Mapping[str, Array] = EMPTY
 
 def _large(tensor: gs.Constant) -> Array | None:
     """The value of a constant that is worth lending; what lies in a file of its own stays there."""
-    stored = tensor._values
-    if isinstance(stored, SparseValues):
-        return np.asarray(stored.load())
-    if isinstance(stored, LazyValues):
-        proto = stored.tensor
+    value = tensor._values
+    if isinstance(value, SparseValues):
+        return np.asarray(value.load())
+    if isinstance(value, LazyValues):
+        proto = value.tensor
         kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(proto.data_type))
         raw = proto.raw_data  # each look copies it
         return np.frombuffer(raw, kind).reshape(tuple(proto.dims)) if len(raw) > LARGE and _lendable(kind) else None
-    return stored if stored.nbytes > LARGE and _lendable(stored.dtype) else None
+    # ONNX Runtime reads rows; an array may be a turned view
+    return np.ascontiguousarray(value) if value.nbytes > LARGE and _lendable(value.dtype) else None
 
 
 def _lendable(kind: np.dtype[np.generic]) -> bool:

@@ -17,6 +17,7 @@ import onnx
 from ..errors import InputError, ModelError, UnsupportedModelError
 from ..session import Session
 from ..types import Array, TensorFact
+from .bfloat16 import first_product, refusal
 from .image_input import ImageInput
 from .lean import Lean
 from .thin import thin
@@ -116,7 +117,13 @@ def _tensors(model: Lean) -> list[str]:
 
 def _dtypes(model: Lean, tensors: Sequence[str]) -> dict[str, np.dtype[Any]]:
     """Element types, off a session that is never run: it would hold every tensor until the end of the run."""
-    types = {entry.name: entry.type for entry in model.open(tensors).handle.get_outputs()}
+    try:
+        session = model.open(tensors)
+    except ModelError:
+        if node := first_product(model):
+            raise refusal(node.name, node.op_type) from None
+        raise
+    types = {entry.name: entry.type for entry in session.handle.get_outputs()}
     plain = {name: type_.removeprefix("tensor(").removesuffix(")") for name, type_ in types.items()}
     return {name: np.dtype(DTYPES[plain[name]]) for name in tensors if plain[name] in DTYPES}
 
