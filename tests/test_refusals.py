@@ -12,10 +12,10 @@ import onnx
 import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
+from gradskip_onnx.cli.main import cli
 from onnx import numpy_helper
 from PIL import Image
 
-from gradskip_onnx.cli.main import cli
 from tests.models import FLOAT, Vit, Writer, _embed, cnn, finish, text_model, vit
 
 SHAPE = Vit(special=0)

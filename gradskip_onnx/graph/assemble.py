@@ -34,7 +34,8 @@ def frame(graph: gs.Graph) -> onnx.ModelProto:
 
 def port(tensor: gs.Tensor) -> onnx.ValueInfoProto:
     """An input or output; its type may be open."""
-    return OnnxExporter.export_value_info_proto(tensor, False)
+    info: onnx.ValueInfoProto = OnnxExporter.export_value_info_proto(tensor, False)
+    return info
 
 
 def stored(tensor: gs.Constant) -> onnx.TensorProto:

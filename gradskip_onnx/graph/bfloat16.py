@@ -15,7 +15,8 @@ ADVICE = "convert the file to float32 or float16, or keep only its weights in bf
 def refusal(where: str, op: str) -> UnsupportedModelError:
     """The refusal that names what computes in bfloat16."""
     return UnsupportedModelError(
-        "no-kernel", f"node {where!r} ({op}) computes in bfloat16, and ONNX Runtime's CPU has no kernel for it; {ADVICE}"
+        "no-kernel",
+        f"node {where!r} ({op}) computes in bfloat16, which ONNX Runtime's CPU cannot; {ADVICE}",
     )
 
 

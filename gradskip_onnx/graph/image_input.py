@@ -50,7 +50,8 @@ def find_image_input(graph: gs.Graph, size: tuple[int, int] | None = None) -> Im
     images = [t for t in square if not isinstance(t.dtype, int) and np.dtype(t.dtype).kind in "fu"]  # NumPy's own types
     if not images:
         raise UnsupportedModelError(
-            "no-image-input", f"no input takes pictures (rank 4, float or uint8); inputs are {listing}; give a vision model"
+            "no-image-input",
+            f"no input takes pictures (rank 4, float or uint8); inputs are {listing}; give a vision model",
         )
     if len(graph.inputs) > 1:
         raise UnsupportedModelError(
