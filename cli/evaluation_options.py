@@ -15,7 +15,7 @@ from .options import device_options, json_option, preprocess_options, stack, ver
 
 if TYPE_CHECKING:
     from gradskip_onnx.datasets import Dataset
-    from gradskip_onnx.evaluation import Evaluation, MethodChoice, Note, Report
+    from gradskip_onnx.evaluation import Evaluation, Findings, MethodChoice, Report
     from gradskip_onnx.metrics import Choice
 
     from .console import Voice
@@ -135,17 +135,16 @@ def run(evaluation: Evaluation, voice: Voice, given: dict[str, Any], *, gflops: 
         )
 
 
-def finish(
-    report: Report, voice: Voice, *, title: str, notes: Sequence[Note] = (), extra: Mapping[str, Any] | None = None
-) -> None:
+def finish(report: Report, voice: Voice, *, title: str, findings: Findings | None = None) -> None:
     """Tables on the terminal, files in the folder, and exit code 6 if anything failed."""
-    from gradskip_onnx.evaluation import write
+    from gradskip_onnx.evaluation import Findings, write
 
     from .scores import gap_table, note_table, score_table
 
-    paths = write(report, title=title, command=command_line(), notes=notes, extra=extra)
-    voice.document({**report.document, **(extra or {}), "files": [str(path) for path in paths]}, single=True)
-    tables = [score_table(report), gap_table(report), *map(note_table, notes)]
+    found = findings or Findings()
+    paths = write(report, title=title, command=command_line(), findings=found)
+    voice.document({**report.document, **found.document, "files": [str(path) for path in paths]}, single=True)
+    tables = [score_table(report), gap_table(report), *map(note_table, found.notes)]
     for table in tables:
         if table is not None:
             voice.say("")

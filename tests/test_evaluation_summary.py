@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gradskip_onnx.datasets import load
-from gradskip_onnx.evaluation import Note, choose_method, choose_metric, set_up, write
+from gradskip_onnx.evaluation import Findings, Note, choose_method, choose_metric, set_up, write
 from gradskip_onnx.evaluation.chart import chart
 from gradskip_onnx.evaluation.cost import prices
 from gradskip_onnx.evaluation.documents import as_csv, as_document
@@ -107,7 +107,8 @@ def test_csv(report):
 
 def test_files(report):
     notes = [Note("Tests", head=("name", "p"), rows=(("Friedman & co", "0.5"),))]
-    paths = write(report, title="A <title>", command="gradskip-onnx evaluate x", notes=notes, extra={"study": {"n": 3}})
+    findings = Findings(tuple(notes), document={"study": {"n": 3}})
+    paths = write(report, title="A <title>", command="gradskip-onnx evaluate x", findings=findings)
 
     assert [path.name for path in paths] == ["results.csv", "results.json", "report.html"]
     document = json.loads(paths[1].read_text())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from .choices import GFLOPS, MethodChoice, choose_method, choose_metric, metric_names
-from .evaluate import Report, evaluate, set_up, write
+from .evaluate import Findings, Report, evaluate, set_up, write
 from .page import Note
 from .summary import Summary
 from .task import Evaluation
 
 __all__ = [
-    "GFLOPS", "Evaluation", "MethodChoice", "Note", "Report", "Summary", "choose_method", "choose_metric", "evaluate",
-    "metric_names", "set_up", "write",
+    "GFLOPS", "Evaluation", "Findings", "MethodChoice", "Note", "Report", "Summary", "choose_method", "choose_metric",
+    "evaluate", "metric_names", "set_up", "write",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from ..errors import InputError, UnsupportedModelError
 from ..metrics import Choice
 from ..metrics.statistics import RESAMPLES
 from ..outputs import Folder, to_json, write_whole
+from ..types import EMPTY
 from .cases import TARGETS, resolve_labels
+from .chart import Chart
 from .choices import MethodChoice
 from .cost import Price, prices
 from .documents import as_csv, as_document
@@ -36,6 +38,15 @@ class Report:
     everything: Everything
     document: Mapping[str, Any]
     run: Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """What a study says beyond the table: notes and charts for the page, a document for programs."""
+
+    notes: tuple[Note, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    document: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 def set_up(
@@ -99,14 +110,21 @@ def evaluate(
     return Report(evaluation, summary, cost, everything, document, run)
 
 
-def write(
-    report: Report, *, title: str, command: str = "", notes: Sequence[Note] = (), extra: Mapping[str, Any] | None = None
-) -> tuple[Path, ...]:
+def write(report: Report, *, title: str, command: str = "", findings: Findings | None = None) -> tuple[Path, ...]:
     """results.csv, results.json and report.html, each whole or not at all."""
-    page = render(report.run, report.summary, report.prices, title=title, command=command, notes=notes)
+    found = findings or Findings()
+    page = render(
+        report.run,
+        report.summary,
+        report.prices,
+        title=title,
+        command=command,
+        notes=found.notes,
+        charts=found.charts,
+    )
     contents = {
         "results.csv": as_csv(report.summary),
-        "results.json": to_json({**report.document, **(extra or {})}),
+        "results.json": to_json({**report.document, **found.document}),
         "report.html": page,
     }
     paths = [report.run.folder / name for name in contents]

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from ..metrics.extras import needed
 from ..metrics.statistics import Interval
-from .chart import chart, style
+from .chart import Chart, chart, style
 from .cost import Price
 from .pictures import data_uri
 from .run import Run
@@ -47,6 +47,7 @@ def render(
     title: str,
     command: str = "",
     notes: Sequence[Note] = (),
+    charts: Sequence[Chart] = (),
 ) -> bytes:
     """The page; jinja2 escapes every text."""
     jinja2 = needed("jinja2")
@@ -67,6 +68,7 @@ def render(
         best={column.label: summary.best(column) for column in summary.columns},
         inks={method: style(at) for at, method in enumerate(summary.methods)},
         charts=[chart(measure, kind, many, summary.methods) for (measure, kind), many in summary.curves.items()],
+        own_charts=charts,
         shown=_shown(run),
         failures=summary.failures[:MOST_FAILURES],
         notes=notes,

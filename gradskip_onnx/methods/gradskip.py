@@ -22,6 +22,7 @@ from .gini import chunks
 from .heads import Heads, weigh
 from .options import check, option
 from .patches import Patches, Reach, norms, overlaps
+from .quartiles import EVERY, FOCUS, QUARTERS, restrict
 from .route import Route, route
 from .windows import cell_shares, cells
 from .workers import in_parallel
@@ -58,6 +59,8 @@ class GradSkipOptions:
         "tokens", "gradient of the head flow: at the tokens read or the input", choices=("tokens", "input")
     )
     gini: str = option("head", "sparsity over a whole head, or the mean over its rows", choices=("head", "row"))
+    heads: str = option("all", "heads used: all, or a quarter, the most focused first", choices=(EVERY, *QUARTERS))
+    focus: str = option("gini", "what `heads` ranks them by", choices=tuple(FOCUS))
     weight: str = option("query", "whose gradient weighs the attention", choices=("query", "key"))
     renorm_rows: bool = option(False, "make attention rows sum to 1 again after special tokens are dropped")
     rescale: bool = option(True, "bring the gradients of all blocks to the same norm (no effect on the map)")
@@ -87,7 +90,7 @@ def needs(options: GradSkipOptions) -> Needs:
 def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions) -> Relevance:
     """Scores on the finest grid reached; non-negative, sum 1."""
     walk = _Walk.of(trace, architecture, options)
-    path, events, facts = walk.path, walk.events, []
+    path, events, facts, focus = walk.path, walk.events, [], []
     R = path.starts[path.first] * walk.initial(path.first)
     drift = 0.0
     way = range(path.first, path.stop, -1)
@@ -95,6 +98,7 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
         before = R.sum()
         R = walk.back_through(at, step, R)
         facts.append(step.facts)
+        focus.append(step.focus)
         events.update(step.events)
         drift = max(drift, abs(float(R.sum() / before - 1)))
         if options.conserve:
@@ -107,6 +111,8 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
         raise UnsupportedModelError("not-finite", "relevance left the range of float64; check the model's weights")
     grid = architecture.blocks[max(path.stop, path.lowest)].grid
     checks = {"start_block": path.first + 1, "steps": len(facts), "sum": float(R.sum()), "drift": drift}
+    if options.heads != EVERY and focus:
+        checks["focus"] = float(np.mean(focus))
     return Relevance(
         scores=read_only(R.reshape(grid)),
         method="gradskip",
@@ -124,6 +130,7 @@ class _Step:
     reaches: Sequence[Reach]
     facts: BlockFacts
     events: Counter[str]
+    focus: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,7 +179,7 @@ class _Walk:
         gate = share(GATES[self.options.gate](self.blocks, at, READINGS[self.options.tokens]), events)
         index = self.blocks[at].block.index
         facts = BlockFacts(index, _floats(heads.weights), _floats(heads.flow), _floats(heads.gini), gate)
-        return _Step(reaches, facts, events)
+        return _Step(reaches, facts, events, heads.focus)
 
     def back_through(self, at: int, step: _Step, R: Array) -> Array:
         """b W^T R + (1 - b) R."""
@@ -186,7 +193,8 @@ class _Walk:
         at_keys = [reach.at_keys(at_patches) for reach in reaches]
         numbers = {"alpha": options.alpha, "gamma": options.gamma, "eps": options.eps}
         attention = [reach.attention for reach in reaches]
-        return weigh(attention, at_keys, **numbers, gini=options.gini, events=events)
+        found = weigh(attention, at_keys, **numbers, gini=options.gini, events=events)
+        return restrict(found, attention, options.heads, options.focus, events)
 
     def through_attention(self, step: _Step, sizes: _Sizes, R: Array) -> Array:
         """W^T R with W_ij = (sum_q omega_q A_qij) |G_i| |T_j|, rows normalised; a zero row becomes the identity's.

@@ -19,6 +19,7 @@ class Heads:
     weights: Array  # omega
     flow: Array  # thresholded, sums to 1
     gini: Array
+    focus: float = 0.0  # of the heads used, where not all of them are
 
 
 def weigh(

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..methods.gini import GINI
+from ..methods.quartiles import entropy as entropy_of_heads
 from ..types import Array
 from .extras import needed
 from .table import Measured, Metric
@@ -133,10 +134,7 @@ def gini(attention: Array) -> Array:
 
 def entropy(attention: Array) -> Array:
     """Shannon entropy in nats of each head, its values scaled to sum 1; 0 for a head of zeros."""
-    flat = attention.reshape(len(attention), -1).astype(np.float64)
-    total = flat.sum(axis=1, keepdims=True)
-    share = flat / np.where(total > 0, total, 1.0)
-    return np.asarray(-(share * np.log(np.where(share > 0, share, 1.0))).sum(axis=1)) + 0.0  # no -0
+    return entropy_of_heads([attention])
 
 
 def _columns(*values: Sequence[float] | Array) -> list[Array]:
