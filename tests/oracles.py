@@ -42,6 +42,8 @@ def gradskip(layers: list[Layer], **chosen: Any) -> tuple[Array, list[dict[str, 
         "steps": -1,
         "flow": "tokens",
         "gini": "head",
+        "heads": "all",
+        "focus": "gini",
         "weight": "query",
         "renorm_rows": False,
         "rescale": True,
@@ -175,7 +177,27 @@ def head_weights(A: Array, G: Array, o: dict[str, Any]) -> tuple[list[float], li
     s = [value / (sum(ginis) + o["eps"]) for value in ginis]
     omega = [o["alpha"] * g[q] + (1 - o["alpha"]) * s[q] for q in range(h)]
     total = sum(omega)
-    return ([value / total for value in omega] if total > 0 else [1 / h] * h), g, ginis
+    omega = [value / total for value in omega] if total > 0 else [1 / h] * h
+    if o["heads"] != "all":
+        focus = ginis if o["focus"] == "gini" else [-entropy(list(A[q].ravel())) for q in range(h)]
+        part = quarter(focus, o["heads"])
+        omega = [omega[q] * part[q] for q in range(h)]
+        omega = [value / sum(omega) for value in omega] if sum(omega) > 0 else [value / sum(part) for value in part]
+    return omega, g, ginis
+
+
+def quarter(focus: list[float], group: str) -> list[float]:
+    """Heads on a line of length 1, the most focused first: how much of each lies between the two percentages."""
+    low, high = (int(percent) / 100 for percent in group.split("-"))
+    order = sorted(range(len(focus)), key=lambda q: -focus[q])
+    places = {q: (at / len(focus), (at + 1) / len(focus)) for at, q in enumerate(order)}
+    return [max(0.0, min(high, places[q][1]) - max(low, places[q][0])) for q in range(len(focus))]
+
+
+def entropy(values: list[float]) -> float:
+    """-sum p log p of the values divided by their sum."""
+    shares = [value / sum(values) for value in values if value > 0]
+    return -sum(share * math.log(share) for share in shares)
 
 
 def gini(values: list[float]) -> float:
