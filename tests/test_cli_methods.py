@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -98,6 +99,19 @@ def test_progress_is_told_of_every_further_pass(place: Path, name: str):
 
     row = METHODS[name]
     assert sum(told) == row.cost(row.options(**options)).forwards - 1
+
+
+@pytest.mark.parametrize("name", ["attention-flow", "vit-cx"])
+def test_a_missing_package_is_one_line(place: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+    for module in [each for each in sys.modules if each.partition(".")[0] == "scipy"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "scipy", None)  # as if it was not installed
+    result = run("explain", place / "vit.onnx", place / "noise.png", "-o", tmp_path, "--method", name, *SETTINGS)
+
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == (
+        "error: scipy is not installed; run: pip install 'gradskip-onnx[evaluate]'"
+    )
 
 
 def test_bar_counts_passes_and_images():

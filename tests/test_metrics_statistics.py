@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradskip_onnx import extras
 from gradskip_onnx.errors import GradskipError, InputError
-from gradskip_onnx.metrics import METRICS, Measured, Metric, extras
+from gradskip_onnx.metrics import METRICS, Measured, Metric
 from gradskip_onnx.metrics.statistics import (
     Interval,
     anova,

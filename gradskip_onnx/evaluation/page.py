@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from ..metrics.extras import needed
+from ..extras import needed
 from ..metrics.statistics import Interval
 from .chart import Chart, chart, style
 from .cost import Price

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from ..autodiff.seeds import logit
-from ..errors import InputError
+from ..extras import needed
 from ..types import Architecture, Array, Needs, Relevance, Trace, read_only
 from . import Cost, Method, method
 from .options import check, option
@@ -59,7 +58,7 @@ def _capacities(whole: Whole, heads: str) -> Array:
 
 def _to_each_token(row: Array, matrices: list[Array]) -> Array:
     """Maximum flow to each token of the lowest layer; `matrices` from the lowest block up."""
-    csgraph, sparse = _scipy()
+    csgraph, sparse = needed("scipy.sparse.csgraph"), needed("scipy.sparse")
     count, layers = len(row), len(matrices)
     source = (layers + 1) * count
     above, below, room = [np.full(count, source)], [layers * count + np.arange(count)], [row]
@@ -73,15 +72,6 @@ def _to_each_token(row: Array, matrices: list[Array]) -> Array:
     graph = sparse.csr_matrix((whole, edges), shape=(source + 1, source + 1))
     graph.eliminate_zeros()
     return np.array([csgraph.maximum_flow(graph, source, token).flow_value / UNIT for token in range(count)])
-
-
-def _scipy() -> tuple[Any, Any]:
-    try:
-        from scipy import sparse
-        from scipy.sparse import csgraph
-    except ImportError as missing:
-        raise InputError("method attention-flow needs scipy; pip install 'gradskip-onnx[evaluate]'") from missing
-    return csgraph, sparse
 
 
 def refuses(architecture: Architecture) -> str:

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ..errors import InputError
 from ..types import Architecture, Array, Block, Needs, Relevance, Trace, read_only
 from . import Cost, Method, method
 from .options import check, option
 from .passes import Passes
 from .patches import Patches
+from .readout import first_block
 from .token_masks import ask, mean_score
 from .windows import cells
 
@@ -74,7 +74,7 @@ class MutexOptions:
 
     min_cut: float = option(0.01, "attention below this share of a block's largest is taken as 0", low=0.0, high=1.0)
     ratio: float = option(0.5, "share of the patches below the threshold of a mask", low=1e-6, high=1.0)
-    start: int = option(0, "number of the first block looked at, counted from 0", low=0)
+    start: int = option(1, "number of the first block looked at", low=1)
     seed: int = option(0, "seed of the noise where pixels are masked", low=0)
 
     def __post_init__(self) -> None:
@@ -96,9 +96,7 @@ def mutex(trace: Trace, architecture: Architecture, options: MutexOptions, passe
 
 def masks(trace: Trace, architecture: Architecture, options: MutexOptions) -> Array:
     """(54, n) booleans: for each head operator, direction and statistic the patches at or above its threshold."""
-    blocks = architecture.blocks[options.start :]
-    if not blocks:
-        raise InputError(f"mutex option start: got {options.start}, the model has {len(architecture.blocks)} blocks")
+    blocks = architecture.blocks[first_block(options.start, architecture, "mutex") :]
     found = []
     for merge in HEADS.values():
         layers = [_centrality(trace, block, merge, options.min_cut, architecture.grid) for block in blocks]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ..errors import InputError
+from ..extras import needed
 from ..types import Architecture, Array, Needs, Relevance, Trace, read_only
 from . import Cost, Method, method
 from .enlarge import half_pixel
@@ -122,14 +122,10 @@ def _labels(distances: Array, threshold: float) -> Array:
     """
     if len(distances) == 1:
         return np.zeros(1, int)
-    try:
-        from scipy.cluster.hierarchy import fcluster, linkage
-        from scipy.spatial.distance import squareform
-    except ImportError as missing:
-        raise InputError("vit-cx needs SciPy for its clusters; run: pip install 'gradskip-onnx[evaluate]'") from missing
-    tree = linkage(squareform(distances, checks=False), "complete")
+    hierarchy, distance = needed("scipy.cluster.hierarchy"), needed("scipy.spatial.distance")
+    tree = hierarchy.linkage(distance.squareform(distances, checks=False), "complete")
     below = np.nextafter(threshold, -np.inf)  # SciPy also joins at the threshold itself
-    _, first, named = np.unique(fcluster(tree, below, "distance"), return_index=True, return_inverse=True)
+    _, first, named = np.unique(hierarchy.fcluster(tree, below, "distance"), return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[named])
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from .. import heatmap
 from ..errors import InputError
+from ..extras import needed
 from ..types import Array
-from .extras import needed
 from .statistics import spearman
 
 WINDOW = 7  # pixels a side over which structure is compared

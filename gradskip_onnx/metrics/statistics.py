@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..extras import needed
 from ..methods.gini import GINI
 from ..methods.quartiles import entropy as entropy_of_heads
 from ..types import Array
-from .extras import needed
 from .table import Measured, Metric
 
 RESAMPLES = 2000

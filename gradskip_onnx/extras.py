@@ -1,11 +1,11 @@
-"""Packages that only an evaluation needs: imported when used, and named with what to install when missing."""
+"""Packages that only evaluations and some methods need: imported when used, named with what to install if missing."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from ..errors import GradskipError
+from .errors import GradskipError
 
 
 def needed(module: str) -> Any:
