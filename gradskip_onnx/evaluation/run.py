@@ -78,9 +78,10 @@ class Run:
                 ready = ready or prepare_group(
                     group, evaluation.explainer, self.forward, evaluation.labels, evaluation.target
                 )
-                self._method(ready, method, todo, drawings)
-            for entry in group:
-                step(f"{entry.id} {method.label}")
+                self._method(ready, method, todo, drawings, step)
+            else:
+                for entry in group:
+                    step(f"{entry.id} {method.label}")
 
     def _key(self, entry: Entry, digest: str, method: MethodChoice, measurement: Measurement) -> str:
         facts = self.evaluation.facts(entry, digest, method)
@@ -108,6 +109,7 @@ class Run:
         method: MethodChoice,
         todo: Mapping[str, Mapping[str, Measurement]],
         drawings: Mapping[str, Sequence[Path]],
+        step: Step,
     ) -> None:
         cases = [case for each in ready for case in each.cases]
         images = np.stack([case.sample.image for case in cases]) if cases else np.empty(0)
@@ -120,6 +122,7 @@ class Run:
             for key, measurement in todo[each.entry.id].items():
                 self._record(each, method, key, measurement.label, partial(self._measured, mine, measurement))
             self._draw(mine, drawings[each.entry.id])
+            step(f"{each.entry.id} {method.label}")
 
     def _measured(
         self, mine: Sequence[tuple[Case, Explanation | GradskipError]], measurement: Measurement
