@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,23 @@ import onnx_graphsurgeon as gs
 from .autodiff.emit import Emit, Sym
 from .autodiff.engine import backward
 from .autodiff.rules import Rule
-from .autodiff.rulesets import TRUE_GRADIENT, Rules
+from .autodiff.rulesets import GRADIENT, TRUE_GRADIENT, Rules
 from .autodiff.seeds import SEEDS, Seed, logit
 from .errors import InputError
 from .graph.architecture import Reading
 from .graph.assemble import assemble
+from .graph.commute import OPERATORS, mix_before_enlarging
+from .graph.layouts import axes_of
+from .graph.narrow import narrow, wanted
 from .graph.repeat_head import readable, repeat_head
-from .types import Architecture, Needs, Plan, Source, TensorFact
+from .types import Architecture, Block, Needs, Plan, Source, TensorFact
 
 TARGET, REGION = "target", "region"
 AUTOMATIC = -1  # the default of both: the predicted class, the pixels predicted as the class
 DEFAULTS_IR = 4  # the first ONNX file version in which an input may have a default value
 VALUES = ("attention", "tokens_in", "tokens_out", "branch", "normed")
 OF: Mapping[str, slice] = {"": slice(0, 0), "first": slice(0, 1), "last": slice(-1, None), "all": slice(None)}
+WALKED = "walked"
 
 
 def build(
@@ -36,21 +40,30 @@ def build(
     score: str | Seed = "logit",
     rules: Rules = TRUE_GRADIENT,
     keep: Sequence[str] = (),
+    thrifty: bool = True,
 ) -> Plan:
-    """A plan for `needs` that also keeps the outputs named; where no gradient is asked for, none is computed."""
+    """A plan for `needs` that also keeps the outputs named; where no gradient is asked for, none is computed.
+
+    A `thrifty` plan reaches the same numbers by less arithmetic than the file asks for.
+    """
     architecture = reading.architecture
     graph = reading.graph.copy()
-    values = _wanted(architecture, needs, "")
-    at = _wanted(architecture, needs, "_gradients") + [architecture.input] * needs.input_gradients
+    blocks = {**{which: architecture.blocks[part] for which, part in OF.items()}, WALKED: _walked(graph, reading)}
+    values = _wanted(blocks, needs, "")
+    at = _wanted(blocks, needs, "_gradients") + [architecture.input] * needs.input_gradients
     if needs.position and architecture.position:
         values = list(dict.fromkeys([*values, architecture.position.before, architecture.position.after]))
         at = list(dict.fromkeys([*at, architecture.position.after]))
     heads = _heads(graph, reading) if needs.readout_gradients else {}
     outputs = [*keep, architecture.logits, *values]
-    added = _Added()
+    added, facts = _Added(), reading.facts
+    table = rules.table()
+    if thrifty and not heads and not needs.attention_relevance:
+        facts = _spare(graph, [*outputs, *at], facts, table)
     if at or heads or needs.attention_relevance:
         relevance = Rules(needs.attention_relevance).table() if needs.attention_relevance else {}
-        added = _differentiate(graph, reading, source.opset, at, heads, score, rules.table(), relevance)
+        seen = replace(reading, facts=facts)
+        added = _differentiate(graph, seen, source.opset, at, heads, score, table, relevance)
         outputs += [added.chosen, *added.gradients.values(), *added.readouts.values(), *added.relevances.values()]
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
@@ -73,10 +86,34 @@ def build(
     )
 
 
-def _wanted(architecture: Architecture, needs: Needs, suffix: str) -> list[str]:
+def _spare(
+    graph: gs.Graph, shown: Sequence[str], facts: Mapping[str, TensorFact], table: Mapping[str, Rule]
+) -> Mapping[str, TensorFact]:
+    """Rewrite the forward pass so that what is shown takes less arithmetic; the facts as they are then."""
+    if all(table.get(op) is GRADIENT.get(op) for op in OPERATORS):
+        facts = mix_before_enlarging(graph, shown, facts)
+    return narrow(graph, shown, facts)
+
+
+def _wanted(blocks: Mapping[str, Sequence[Block]], needs: Needs, suffix: str) -> list[str]:
     """Tensors of the blocks that `needs` asks for, each once."""
-    wanted = [(kind, architecture.blocks[OF[getattr(needs, kind + suffix)]]) for kind in VALUES]
-    return list(dict.fromkeys(getattr(block, kind) for kind, blocks in wanted for block in blocks))
+    return list(
+        dict.fromkeys(getattr(block, kind) for kind in VALUES for block in blocks[getattr(needs, kind + suffix)])
+    )
+
+
+def _walked(graph: gs.Graph, reading: Reading) -> Sequence[Block]:
+    """The blocks from the last one of which the score reads a patch down to the second, or the first if it is alone."""
+    blocks = reading.architecture.blocks
+    last = blocks[-1]
+    read = wanted(graph, [reading.architecture.logits], reading.facts).get(last.tokens_out)
+    unread = (
+        read is not None
+        and read.axis == axes_of(last.output_layout).index("n")
+        and set(range(read.start, read.stop)) <= set(last.special)
+    )
+    reached = blocks[:-1] if unread and len(blocks) > 1 else blocks
+    return reached[1:] if len(reached) > 1 else reached
 
 
 Heads = Mapping[str, tuple[str, Mapping[str, TensorFact]]]  # attention of a block -> scores, facts on what was added

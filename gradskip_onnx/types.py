@@ -17,7 +17,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | None, ...]  # None: the dimension follows the batch size
 Grid = tuple[int, int]  # rows, columns
 Task = Literal["classification", "segmentation"]
-Which = Literal["", "first", "last", "all"]  # of which blocks something is wanted
+# Of which blocks something is wanted. "walked": of those at whose patches the score has a gradient, but the first.
+Which = Literal["", "first", "last", "all", "walked"]
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 

@@ -186,10 +186,14 @@ def test_option_that_does_not_fit_the_model(model, options, message):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")),
+        ({}, Needs(attention="walked", tokens_in="walked", tokens_out="walked", tokens_out_gradients="walked")),
+        ({"start": 2}, Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")),
         ({"tokens": "input"}, Needs(attention="all", tokens_in="all", tokens_in_gradients="all")),
         ({"steps": 0}, Needs(tokens_out="all", tokens_out_gradients="all")),
-        ({"tokens": "branch"}, Needs(attention="all", tokens_in="all", branch="all", branch_gradients="all")),
+        (
+            {"tokens": "branch"},
+            Needs(attention="walked", tokens_in="walked", branch="walked", branch_gradients="walked"),
+        ),
     ],
 )
 def test_needs_no_more_than_it_reads(options, expected):

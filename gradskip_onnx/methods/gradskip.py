@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 
 from ..errors import UnsupportedModelError
-from ..types import Architecture, Array, BlockFacts, Needs, Relevance, Trace, read_only
-from . import Method, every, method, one_backward, one_pass
+from ..types import Architecture, Array, BlockFacts, Needs, Relevance, Trace, Which, read_only
+from . import Method, method, one_backward, one_pass
 from .gates import GATES, share
 from .gini import chunks
 from .heads import Heads, weigh
@@ -76,14 +76,20 @@ def needs(options: GradSkipOptions) -> Needs:
     """The tokens read and their gradients, and what the gate, the heads and the head flow look at on the way."""
     reading, moves = READINGS[options.tokens], options.steps != 0
     by_branch, by_attention = moves and options.gate == "branch", moves and options.gate == "attention"
+    printed = (options.start, options.steps, options.stages, options.transition) == (0, -1, "all", "uniform")
+    which: Which = "walked" if printed and reading != "tokens_in" else "all"
+
+    def of(wanted: bool) -> Which:
+        return which if wanted else ""
+
     return Needs(
-        attention=every(moves),
-        tokens_in=every(moves or reading == "tokens_in"),
-        tokens_out=every(reading == "tokens_out" or by_branch),
-        branch=every(reading == "branch" or by_attention),
-        tokens_in_gradients=every(reading == "tokens_in" or (moves and options.flow == "input")),
-        tokens_out_gradients=every(reading == "tokens_out" or by_branch),
-        branch_gradients=every(reading == "branch" or by_attention),
+        attention=of(moves),
+        tokens_in=of(moves or reading == "tokens_in"),
+        tokens_out=of(reading == "tokens_out" or by_branch),
+        branch=of(reading == "branch" or by_attention),
+        tokens_in_gradients=of(reading == "tokens_in" or (moves and options.flow == "input")),
+        tokens_out_gradients=of(reading == "tokens_out" or by_branch),
+        branch_gradients=of(reading == "branch" or by_attention),
     )
 
 
@@ -157,7 +163,8 @@ class _Walk:
         blocks = tuple(Patches(trace, block) for block in architecture.blocks)
         sizes = in_parallel(partial(_sizes, READINGS[options.tokens]), blocks)
         whole, mass = (np.array(v) for v in zip(*((np.linalg.norm(s.G), s.mass.sum()) for s in sizes), strict=True))
-        scales = whole.mean() / (whole + options.eps) if options.rescale else np.ones(len(blocks))
+        shown = [block.shown(READINGS[options.tokens]) for block in blocks]
+        scales = whole[shown].mean() / (whole + options.eps) if options.rescale else np.ones(len(blocks))
         rescaled = tuple(_Sizes(s.T, by * s.G, by * s.mass) for s, by in zip(sizes, scales, strict=True))
         return cls(blocks, options, rescaled, route(architecture, whole, mass, options), Counter())
 
@@ -236,6 +243,8 @@ class _Walk:
 
 
 def _sizes(reading: str, block: Patches) -> _Sizes:
+    if not block.shown(reading):  # not walked through
+        return _Sizes(*np.zeros((3, block.block.grid[0] * block.block.grid[1])))
     T, G = block.tokens(reading), block.slopes(reading)
     return _Sizes(norms(T), norms(G), overlaps(G, T))
 

@@ -32,6 +32,10 @@ class Patches:
     trace: Trace
     block: Block
 
+    def shown(self, tensor: str) -> bool:
+        """Whether the pass showed the gradient."""
+        return getattr(self.block, tensor) in self.trace.gradients
+
     def value(self, tensor: str) -> Array:
         """(n, d) float64."""
         return self.tokens(tensor).astype(np.float64)
