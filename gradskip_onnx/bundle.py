@@ -87,7 +87,7 @@ def assemble(
 ) -> onnx.ModelProto:
     """The whole file in memory: forward graph, named outputs, gradients behind the switch, description."""
     own = [tensor.name for tensor in reading.graph.outputs]
-    plan = build(source, reading, EVERYTHING, keep=own)
+    plan = build(source, reading, EVERYTHING, keep=own, thrifty=False)  # the forward pass stays as it was written
     model = onnx.ModelProto()
     model.CopyFrom(plan.model)
     names = output_names(reading.architecture, plan)

@@ -165,7 +165,8 @@ def _select_again(node: Any, kept: Rows, chosen: Rows, facts: Facts) -> None:
         node.inputs[1] = gs.Constant(name, np.asarray(np.asarray(node.inputs[1].values) % size - kept.start))
     else:
         bounds = (chosen.start - kept.start, chosen.stop - kept.start)
-        node.inputs[1:3] = [gs.Constant(f"{name}/{i}", np.array([number])) for i, number in enumerate(bounds)]
+        for index, number in enumerate(bounds, 1):
+            node.inputs[index] = gs.Constant(f"{name}/{index}", np.array([number]))
 
 
 def _cut(
@@ -177,7 +178,9 @@ def _cut(
     if tensor.name in kept and kept[tensor.name] == rows:
         return tensor
     if (tensor.name, rows) not in cuts:
-        name = f"gradskip/rows/{tensor.name}/{rows.axis}/{rows.start}"
+        name = f"gradskip/rows/{tensor.name}/{rows.axis}/{rows.start}-{rows.stop}"
+        while name in written:  # a file that was narrowed before
+            name += "+"
         numbers = (rows.start - first, rows.stop - first, rows.axis)
         bounds = [gs.Constant(f"{name}/{i}", np.array([number])) for i, number in enumerate(numbers)]
         fact = written[tensor.name] if tensor.name in written else TensorFact(tuple(tensor.shape), tensor.dtype)
