@@ -7,18 +7,23 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_graphsurgeon as gs
+import onnxruntime as ort
 import pytest
 
 from gradskip_onnx import api, runtime
-from gradskip_onnx.methods import METHODS
+from gradskip_onnx.graph.commute import mix_before_enlarging
+from gradskip_onnx.graph.forward import forward_graph
+from gradskip_onnx.methods.gradskip import GradSkipOptions, gradskip
+from gradskip_onnx.methods.gradskip import needs as needs_of
 from gradskip_onnx.plan import build
 from gradskip_onnx.session import open_session
-from gradskip_onnx.types import Needs, Plan, Trace
+from gradskip_onnx.types import Needs, Plan, TensorFact, Trace
 
-from .models import Vit, vit
+from .models import FLOAT, Vit, Writer, finish, vit
 
 SAME = 1e-5  # float32, the same sums in another order
-GRADSKIP = METHODS["gradskip"].needs(METHODS["gradskip"].options())
+GRADSKIP = needs_of(GradSkipOptions())
 DEEP = Vit(depth=3, size=(40, 32))
 
 VITS: dict[str, Vit] = {
@@ -71,13 +76,57 @@ def test_numbers_stay(shape, needs):
 @pytest.mark.parametrize("shape", VITS.values(), ids=VITS)
 def test_maps_stay(shape):
     """The map of a pass that shows every block, computed as the file has it, is that of the thrifty one."""
-    row = METHODS["gradskip"]
     needs = Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")
     (_, everything), _, explainer = both(vit(shape), needs)
     _, (_, thrifty), _ = both(vit(shape), GRADSKIP)
-    full, lean = (row.run(trace, explainer.architecture, row.options(), None) for trace in (everything, thrifty))
+    full, lean = (gradskip(trace, explainer.architecture, GradSkipOptions()) for trace in (everything, thrifty))
     np.testing.assert_allclose(lean.scores, full.scores, atol=SAME)
     assert lean.checks["start_block"] == full.checks["start_block"]
+
+
+def decoder(sizes: tuple[int, ...]) -> onnx.ModelProto:
+    """Maps of several sizes enlarged to the first, joined and mixed; the last two nodes make scores of it."""
+    w = Writer(np.random.default_rng(0))
+    maps = []
+    for size in sizes:
+        small = w.op("AveragePool", "image", kernel_shape=[8 // size] * 2, strides=[8 // size] * 2)
+        wide = w.op("Conv", small, w.weight(6, 3, 1, 1), w.weight(6))
+        scales = w.const([1, 1, 8 / size, 8 / size], np.float32)
+        maps.append(w.op("Resize", wide, "", scales, mode="linear") if size < 8 else wide)
+    mixed = w.op("Relu", w.op("Conv", w.op("Concat", *maps, axis=1), w.weight(6, 6 * len(sizes), 1, 1), w.weight(6)))
+    w.op("Conv", mixed, w.weight(4, 6, 1, 1), w.weight(4))
+    w.nodes[-1].output[0] = "logits"
+    return finish(w, {"image": (FLOAT, ["batch", 3, 8, 8])}, {"logits": (FLOAT, ["batch", 4, 8, 8])}, 17)
+
+
+def test_channels_are_mixed_before_maps_are_enlarged():
+    model = decoder((8, 4, 2))
+    graph = forward_graph(model)
+    image = np.random.default_rng(1).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    (before,) = ort.InferenceSession(model.SerializeToString()).run(["logits"], {"image": image})
+    shapes = onnx.shape_inference.infer_shapes(model).graph.value_info
+    facts = {
+        info.name: TensorFact(
+            (None, *(dim.dim_value for dim in info.type.tensor_type.shape.dim[1:])), np.dtype(np.float32)
+        )
+        for info in shapes
+    }
+    written = mix_before_enlarging(graph, ["logits"], facts)
+    made = gs.export_onnx(graph)
+    made.ir_version = model.ir_version
+    (after,) = ort.InferenceSession(made.SerializeToString()).run(["logits"], {"image": image})
+    np.testing.assert_allclose(after, before, atol=SAME)
+    mixed = [node for node in made.graph.node if node.op_type == "Conv" and node.input[1].startswith("gradskip/early")]
+    assert sorted(written[node.output[0]].dims[2] or 0 for node in mixed) == [2, 4, 8]
+    assert not any(node.op_type == "Concat" for node in made.graph.node)
+
+
+def test_what_is_shown_stays_where_it_is():
+    model = decoder((8, 4))
+    graph = forward_graph(model)
+    joined = next(node.outputs[0].name for node in graph.nodes if node.op == "Concat")
+    mix_before_enlarging(graph, ["logits", joined], {})
+    assert any(node.op == "Concat" for node in graph.nodes)
 
 
 def walked(shape: Vit) -> tuple[list[str], Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,12 @@ def _part(tensor: Any, joined: Any, keep: set[str], facts: Mapping[str, TensorFa
     if before.dims == after.dims:  # ONNX Runtime copies then, whatever the scales say
         return _Part(node.inputs[0], None)
     cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
-    grows = np.prod(before.dims[2:]) < np.prod(after.dims[2:]) and before.dims[:2] == after.dims[:2]
+    grows = prod(_known(before)) < prod(_known(after)) and before.dims[:2] == after.dims[:2]
     return _Part(node.inputs[0], node) if grows and not cropped else _Part(tensor, None)
+
+
+def _known(fact: TensorFact) -> list[int]:
+    return [size for size in fact.dims[2:] if size is not None]
 
 
 def _private(tensor: Any, reader: Any, keep: set[str]) -> bool:
