@@ -9,10 +9,13 @@ from functools import reduce
 from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.linear import Linear
 from gradskip_onnx.autodiff.operands import carries
-from gradskip_onnx.autodiff.relevance import RELEVANCE, over, to_signals
+from gradskip_onnx.autodiff.relevance import RELEVANCE, STABILISER, over, to_signals
 from gradskip_onnx.autodiff.rules import Gradient, Node, Rule, vjp
 
 Out = tuple[Gradient, ...]
+
+HALF = 2  # bytes
+SMALLEST_HALF = 6.2e-5  # the stabiliser is 0 in half precision; smaller numbers than this have few digits there
 
 CHEFER: dict[str, Rule] = dict(RELEVANCE)
 
@@ -27,14 +30,15 @@ def product(n: Node, r: Sym) -> Out:
 
 
 def of_layer(f: Linear, r: Sym) -> Sym:
-    """Positive contributions only: S = R / (x+ W+ + x- W-), R_x = x+ (S W+) + x- (S W-); the bias gets nothing."""
-    plus, minus = (f.x.apply("Relu"), f.weight.apply("Relu")), (_negative(f.x), _negative(f.weight))
-    s = over(r, f.apply(*plus) + f.apply(*minus))
+    """Positive contributions only: S = R / (x+ W+ + x- W-), R_x = x+ (S W+) + x- (S W-); the bias gets nothing.
+
+    An output without positive contributions needs no guard: S is large there, but all it is multiplied by is 0.
+    """
+    plus = f.x.apply("Relu"), f.weight.apply("Relu")
+    minus = f.x - plus[0], f.weight - plus[1]
+    smallest = STABILISER if r.dtype.itemsize > HALF else SMALLEST_HALF
+    s = r / (f.apply(*plus) + f.apply(*minus) + smallest)
     return plus[0] * f.back(s, plus[1]) + minus[0] * f.back(s, minus[1])
-
-
-def _negative(x: Sym) -> Sym:
-    return -((-x).apply("Relu"))
 
 
 def of_activations(n: Node, r: Sym) -> Out:

@@ -9,9 +9,10 @@ b+ and b- the parts of b. Relevance R = y g is shared in proportion to contribut
 
 (Montavon et al. 2019, "Layer-Wise Relevance Propagation: An Overview", section 10.2.3; the form for signed inputs is
 that of zennit's `Gamma`). With P + N = f(x, W), P - N = f(|x|, |W|) and W+- = (W +- |W|) / 2 this takes one product
-forward and two back:
+forward and two back, and D has the sign of y:
 
-    R_x / x = (1 + gamma/2) S W + (gamma/2) sign(x) (sign(y) S) |W|
+    |D| = (1 + gamma/2) |y| + (gamma/2) (f(|x|, |W|) + |b|)
+    R_x / x = (1 + gamma/2) (g |y| / |D|) W + (gamma/2) sign(x) (g y / |D|) |W|
 """
 
 from __future__ import annotations
@@ -42,13 +43,10 @@ def gamma_rule(otherwise: Rule, gamma_of: Callable[[Node], float]) -> Rule:
 def shared(f: Linear, g: Sym, gamma: float) -> Sym:
     """The gradient at x that makes x times it the relevance of x."""
     size = f.weight.apply("Abs")
-    positive = 0.5 * (f.apply(f.x.apply("Abs"), size) + f.product)
-    negative = f.product - positive
-    y = f.product
+    contributions = f.apply(f.x.apply("Abs"), size)
     if f.bias is not None:
-        y, positive, negative = y + f.bias, positive + f.bias.apply("Relu"), negative - (-f.bias).apply("Relu")
-    denominator = y + gamma * (y > 0).where(positive, negative)
-    away = (denominator < 0).where(denominator.lift(-STABILISER), STABILISER)
-    s = g * y / (denominator + away)
-    favoured = f.back(y.apply("Sign") * s, size)
-    return (1 + 0.5 * gamma) * f.back(s, f.weight) + (0.5 * gamma) * (f.x.apply("Sign") * favoured)
+        contributions = contributions + f.bias.apply("Abs")
+    denominator = (1 + 0.5 * gamma) * f.y.apply("Abs") + (0.5 * gamma) * contributions + STABILISER
+    share = f.y / denominator  # from -1 to 1
+    favoured = f.x.apply("Sign") * f.back(g * share, size)
+    return (1 + 0.5 * gamma) * f.back(g * share.apply("Abs"), f.weight) + (0.5 * gamma) * favoured

@@ -84,9 +84,19 @@ class Linear:
     @cached_property
     def product(self) -> Sym:
         """f(x, weight) as the node computed it."""
-        inside = self.bias if self.n.op in ("Gemm", "Conv", "ConvTranspose") and self.n.x.has(2) else None
         y = self.n.y.cast(self.n.y.real)
-        return y if inside is None else y - inside
+        return y - self.bias if self._inside and self.bias is not None else y
+
+    @cached_property
+    def y(self) -> Sym:
+        """The output with its bias, wherever that is added."""
+        y = self.n.y.cast(self.n.y.real)
+        return y if self._inside or self.bias is None else y + self.bias
+
+    @property
+    def _inside(self) -> bool:
+        """Whether the bias is an input of the node."""
+        return self.n.op in ("Gemm", "Conv", "ConvTranspose") and self.n.x.has(2)
 
 
 def _bias_after(n: Node) -> Sym | None:
