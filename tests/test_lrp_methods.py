@@ -146,6 +146,15 @@ def test_shipped_models_are_explained(name: str) -> None:
         assert any("no positional embedding" in note for note in found[0].notes) == stands_in, (method, options)
 
 
+@pytest.mark.parametrize(("method", "options"), RUNS)
+def test_a_blank_image_has_a_finite_map(method: str, options: dict[str, Any]) -> None:
+    """Denominators are 0 where nothing is there to share."""
+    (found,) = case("class token").explainer.explain(np.zeros_like(IMAGES[:1]), 3, method=method, **options)
+    assert np.isfinite(found.relevance.scores).all()
+    if method == "attnlrp":
+        assert not found.relevance.scores.any()  # pixels that are 0 have no relevance
+
+
 def test_a_position_that_is_not_there_cannot_be_shown() -> None:
     explainer = load(str(SHIPPED["segformer"]))
     with pytest.raises(UnsupportedModelError, match="part=image"):
