@@ -25,6 +25,7 @@ from .randomisation import measure_together
 from .task import Evaluation, spread
 
 OPEN_BYTES = 2 << 30  # of models in sessions at a time: more methods than fit take turns
+MOST_OPEN = 6  # methods with sessions at a time: the activations of each take more room than a small model
 TIMES = "timings.jsonl"
 Step = Callable[[str], None]
 
@@ -61,7 +62,7 @@ class Run:
     def _turns(self) -> Iterator[tuple[MethodChoice, ...]]:
         """Methods whose sessions fit into memory side by side."""
         size = max(1, self.evaluation.explainer.source.model.ByteSize())
-        count = max(1, OPEN_BYTES // size)
+        count = min(MOST_OPEN, max(1, OPEN_BYTES // size))
         methods = self.evaluation.methods
         for start in range(0, len(methods), count):
             yield methods[start : start + count]
