@@ -81,6 +81,7 @@ from . import chefer1 as chefer1  # noqa: E402
 from . import chefer2 as chefer2  # noqa: E402
 from . import finer_cam as finer_cam  # noqa: E402
 from . import gradskip as gradskip  # noqa: E402
+from . import gradskip_plus as gradskip_plus  # noqa: E402
 from . import legrad as legrad  # noqa: E402
 from . import mutex as mutex  # noqa: E402
 from . import pe_lrp as pe_lrp  # noqa: E402

@@ -1,0 +1,21 @@
+"""The score of gradskip+: how much a class stands above all others together, not how large its logit is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradskip_onnx.autodiff.emit import Emit, Sym
+from gradskip_onnx.autodiff.seeds import class_logit, logit
+
+
+def log_odds(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+    """log p_c / (1 - p_c) = z_c - log sum_(k != c) exp z_k: 1 at the class, minus the softmax of the others elsewhere.
+
+    It has the direction of the probability's gradient without its factor p_c (1 - p_c), which vanishes for a class
+    that is certain. Of segmentation, and of a model with a single score, the logit is taken.
+    """
+    if logits.rank != 2 or logits.dims[1] == 1:
+        return logit(emit, logits, target, region)
+    hot, chosen = class_logit(emit, logits, target, region)
+    others = emit.op("Softmax", (hot > 0).where(emit.const(-np.inf, logits.dtype), logits), dims=logits.dims, axis=1)
+    return hot - others, chosen
