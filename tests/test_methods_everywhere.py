@@ -60,7 +60,8 @@ def test_every_method_on_every_model(name: str, model: str):
 
     assert np.isfinite(scores).all()
     assert np.ptp(scores) > 0
-    assert scores.shape in {*grids, image.shape[1:]}  # of patches or of pixels
+    quarters = {(4 * rows, 4 * columns) for rows, columns in grids}
+    assert scores.shape in {*grids, *quarters, image.shape[1:]}  # of patches, of quarters a side, or of pixels
     assert found.map.shape == image.shape[1:]
     assert found.relevance.method == name
     assert any("replaced by noise" in note for note in found.relevance.notes) == ((name, model) in MASKED_PIXELS)

@@ -19,6 +19,7 @@ from ..errors import InputError, UnsupportedModelError
 from ..heatmap import resize
 from ..types import Architecture, Array, Block, Grid, Needs, Relevance, Trace, read_only
 from . import Method, method, one_backward, one_pass
+from .attributed import at_pixels
 from .options import check, option
 from .patches import Patches
 from .windows import cells
@@ -41,21 +42,20 @@ class GradSkipPlusOptions:
     )
     first: int = option(0, "number of the first block whose input is read; 0: the one after a sixth of all", low=0)
     last: int = option(0, "number of the last block whose input is read; 0: the one before the last third", low=0)
-    pixels: bool = option(True, "read at the pixels as well")
+    pixels: bool = option(True, "read at the pixels as well, with the weight of one block among all")
 
     def __post_init__(self) -> None:
         check("gradskip+", self)
 
 
 def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlusOptions) -> Relevance:
-    """The mean over the depths read, all on one grid of quarter patches; negative speaks against the class."""
+    """The mean over the middle blocks, and the pixels as one depth more; negative speaks against the class."""
     blocks = middle(architecture.blocks, options)
     height, width = architecture.input_dims[1:]
     fine = (min(QUARTERS * architecture.grid[0], height), min(QUARTERS * architecture.grid[1], width))
-    depths = [spread(of_tokens(Patches(trace, block)), fine) for block in blocks]
+    scores = np.mean([spread(of_tokens(Patches(trace, block)), fine) for block in blocks], axis=0)
     if options.pixels:
-        depths.append(of_pixels(trace, architecture, fine))
-    scores = np.mean(depths, axis=0)
+        scores = scores + of_pixels(trace, architecture, fine) / len(architecture.blocks)
     if not scores.any():
         raise UnsupportedModelError("zero-gradient", "no relevance reaches the patches; try another target or method")
     size = np.abs(scores).sum()
@@ -87,9 +87,7 @@ def of_tokens(patches: Patches) -> Array:
 
 def of_pixels(trace: Trace, architecture: Architecture, fine: Grid) -> Array:
     """sum over channels and over the pixels of each cell of x * g: a grey image, x = 0, would have no relevance."""
-    R = (trace.input.astype(np.float64) * trace.gradients[architecture.input]).sum(axis=0)
-    if not np.isfinite(R).all():
-        raise UnsupportedModelError("not-finite", "relevance at the pixels holds NaN or infinity; try pixels=False")
+    R = at_pixels(trace, architecture)
     place = cells(fine, (R.shape[0], R.shape[1]))
     return np.bincount(place, R.ravel(), fine[0] * fine[1]).reshape(fine)
 
