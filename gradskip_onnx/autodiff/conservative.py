@@ -13,7 +13,7 @@ from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.operands import centres, readers
 from gradskip_onnx.autodiff.rules import Gradient, Node, Rule, vjp
 from gradskip_onnx.autodiff.vjps import normal_cdf, stop
-from gradskip_onnx.autodiff.vjps_norm import reduce_mean, statistics, widened
+from gradskip_onnx.autodiff.vjps_norm import layer_statistics, reduce_mean, widened
 
 Out = tuple[Gradient, ...]
 
@@ -40,7 +40,7 @@ def layer_norm_mean_held(n: Node, g: Sym, *more: Sym | None) -> Out:
 def _layer_norm(n: Node, g: Sym, centred: bool) -> Out:
     x = n.x[0]
     axes = range(n.attrs.get("axis", -1) % x.rank, x.rank)
-    shifted, inverse = statistics(x, axes, n.attrs.get("epsilon", 1e-5))
+    shifted, inverse = layer_statistics(n)
     q = widened(g * n.x[1]) * inverse
     dx = q - q.mean(axes) if centred else q
     return (dx.cast(x.dtype), g * (shifted * inverse).cast(x.dtype), g)[: len(n.x)]

@@ -41,6 +41,7 @@ class Emit:
         self._tensors: dict[str, Any] = {tensor.name: tensor for tensor in known if tensor.name}
         self._taken = {*self._tensors, *(node.name for node in graph.nodes)}
         self._written: dict[Any, tuple[Sym, ...]] = {}
+        self._made: dict[str, Sym] = {}  # what was written here, by name
 
     def sym(self, name: str) -> Sym:
         """The tensor called `name`."""
@@ -52,6 +53,22 @@ class Emit:
         if isinstance(tensor, gs.Constant):
             return Sym(self, tensor, element_type(tensor.dtype), tuple(tensor.shape))
         raise UnsupportedModelError("no-shape", f"the shape of {name!r} is not known; it was missing in the dry run")
+
+    def wrote(self, node: Any) -> bool:
+        """Whether a node was written here and not found in the file."""
+        return node.outputs[0].name in self._made
+
+    def again(self, tensor: Any) -> Sym:
+        """The tensor of a node that was written here."""
+        return self._made.get(tensor.name) or self.sym(tensor.name)
+
+    def more_outputs(self, node: Any, dims: Sequence[Dims], dtype: Any) -> tuple[Sym, ...]:
+        """The optional outputs of a node of the file after its first one, asked for if they were not."""
+        for size in dims[len(node.outputs) - 1 :]:
+            node.outputs.append(self._output(f"{node.op}_more", size, dtype).tensor)
+        return tuple(
+            Sym(self, tensor, np.dtype(dtype), size) for tensor, size in zip(node.outputs[1:], dims, strict=True)
+        )
 
     def value(self, name: str) -> Array | None:
         """The value of a small constant (an axis list, a scale), or None; weights are never read."""
@@ -126,7 +143,8 @@ class Emit:
     def _output(self, op: str, dims: Dims, dtype: Any) -> Sym:
         tensor = gs.Variable(self._name(f"{op}_out"), np.dtype(dtype), list(dims))
         self._tensors[tensor.name] = tensor
-        return Sym(self, tensor, np.dtype(dtype), dims)
+        self._made[tensor.name] = Sym(self, tensor, np.dtype(dtype), dims)
+        return self._made[tensor.name]
 
     def _name(self, stem: str) -> str:
         name, number = f"{PREFIX}{stem}", len(self._taken)

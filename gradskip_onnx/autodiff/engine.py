@@ -10,6 +10,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.autodiff import dims as shapes
+from gradskip_onnx.autodiff.composites import Group, groups
 from gradskip_onnx.autodiff.emit import Emit, Sym
 from gradskip_onnx.autodiff.pieces import Piece, total
 from gradskip_onnx.autodiff.rules import STANDARD_DOMAINS, Inputs, Node, Rule, missing_rule
@@ -31,12 +32,16 @@ def backward(
     activations = _activations(emit, above)
     parts: dict[str, list[Sym | Piece]] = defaultdict(list, {of: [seed]})
     done: dict[str, Sym] = {}
+    whole = {id(group.last): group for group in groups(nodes, emit.facts, rules, at)}
+    inside = {id(node) for group in whole.values() for node in group.nodes[:-1]}
     for node in reversed(nodes):
+        if id(node) in inside:
+            continue
         arrived = [_settle(emit, output.name, parts, done) for output in node.outputs]
         if all(g is None for g in arrived):
             continue
-        view = _view(emit, node, alive, activations)
-        gradients = _rule(emit, node, rules)(view, *arrived)
+        view = _view(emit, node, alive, activations, whole.get(id(node)))
+        gradients = _rule(emit, node, view, rules)(view, *arrived)
         for name, wanted, g in zip(view.x.names, view.wanted, gradients, strict=True):
             if wanted and g is not None:
                 parts[name].append(_unbroadcast(g, emit.sym(name)))
@@ -64,18 +69,19 @@ def _unbroadcast(g: Sym | Piece, x: Sym) -> Sym | Piece:
     return (summed.sum(lead, keepdims=False) if lead else summed).cast(x.real)
 
 
-def _rule(emit: Emit, node: Any, rules: Mapping[str, Rule]) -> Rule:
-    key = node.op if node.domain in STANDARD_DOMAINS else f"{node.domain}::{node.op}"
+def _rule(emit: Emit, node: Any, view: Node, rules: Mapping[str, Rule]) -> Rule:
+    key = view.op if node.domain in STANDARD_DOMAINS else f"{node.domain}::{node.op}"
     if key not in rules:
         raise missing_rule(key, node.name, emit.opset)
     return rules[key]
 
 
-def _view(emit: Emit, node: Any, alive: set[str], activations: set[str]) -> Node:
-    names = tuple(tensor.name for tensor in node.inputs)
+def _view(emit: Emit, node: Any, alive: set[str], activations: set[str], group: Group | None) -> Node:
+    sources, op, attrs = (node.inputs, node.op, node.attrs) if group is None else ([group.source], group.op, {})
+    names = tuple(tensor.name for tensor in sources)
     outputs = tuple(tensor.name for tensor in node.outputs)
     wanted = tuple(name in alive for name in names)
-    return Node(emit, node.op, node.name, node.attrs, Inputs(emit, names), outputs, wanted, activations)
+    return Node(emit, op, node.name, attrs, Inputs(emit, names), outputs, wanted, activations)
 
 
 def _paths(emit: Emit, above: list[Any], of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]:

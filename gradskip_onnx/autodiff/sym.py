@@ -104,6 +104,16 @@ class Sym:
         to = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.emit.op("Cast", self, dims=self.dims, dtype=dtype, to=int(to))
 
+    def scaled(self, factor: float) -> Sym:
+        """Times a number; a product of matrices takes it along at no cost."""
+        node = self.tensor.inputs[0] if self.tensor.inputs else None
+        if node is not None and node.op == "Gemm" and len(node.inputs) == 2 and self.emit.wrote(node):
+            attrs = {**node.attrs, "alpha": node.attrs.get("alpha", 1.0) * factor}
+            return self.emit.op("Gemm", *map(self.emit.again, node.inputs), dims=self.dims, **attrs)
+        if node is not None and node.op == "Reshape" and self.emit.wrote(node):
+            return self.emit.again(node.inputs[0]).scaled(factor).reshape(self.dims)
+        return self * factor
+
     def sum(self, axes: Sequence[int], keepdims: bool = True) -> Sym:
         return self.emit.reduce("ReduceSum", self, axes, keepdims)
 

@@ -306,9 +306,10 @@ def gelu(n: Node, g: Sym) -> Out:
         square = x * x
         t = (c * (x * (1 + k * square))).apply("Tanh")
         return (g * (0.5 * (1 + t) + (0.5 * c) * (x * (1 - t * t) * (1 + (3 * k) * square))),)
-    # y = x F(x) with F the normal distribution function: y' = F + x F'
-    density = (1 / math.sqrt(2 * math.pi)) * (-0.5 * (x * x)).apply("Exp")
-    return (g * (normal_cdf(x) + x * density),)
+    # y = x (1 + erf u) / 2 with u = x / sqrt 2: y' = (1 + erf u + 2 / sqrt(pi) u / exp(u^2)) / 2
+    u = x * math.sqrt(0.5)
+    slope = u.apply("Erf") + (2 / math.sqrt(math.pi)) * (u / (u * u).apply("Exp"))
+    return (g.scaled(0.5) * (slope + 1),)
 
 
 def normal_cdf(x: Sym) -> Sym:

@@ -40,13 +40,29 @@ def standardise(q: Sym, x: Sym, axes: Sequence[int], epsilon: float) -> tuple[Sy
     return (inverse * (q - q.mean(axes) - h * (q * h).mean(axes))).cast(x.dtype), h.cast(x.dtype)
 
 
+def layer_statistics(n: Node) -> tuple[Sym, Sym]:
+    """x - mean and 1 / std of a LayerNormalization, which hands out both."""
+    x = n.x[0]
+    axis = n.attrs.get("axis", -1) % x.rank
+    node = n.y.tensor.inputs[0]
+    if x.dtype != np.float32 or not all(output.name for output in node.outputs):
+        return statistics(x, range(axis, x.rank), n.attrs.get("epsilon", 1e-5))
+    dims = shapes.reduced(x.dims, range(axis, x.rank), keepdims=True)
+    mean, inverse = n.emit.more_outputs(node, [dims, dims], np.float32)
+    return x - mean, inverse
+
+
 @vjp("LayerNormalization")
 def layer_norm(n: Node, g: Sym, *more: Sym | None) -> Out:
+    """With c = x - mean and q = g scale: dx = (q - mean(q)) / std - c mean(q c) / std^3."""
     g = n.only_first(g, more)
     x = n.x[0]
     axes = range(n.attrs.get("axis", -1) % x.rank, x.rank)
-    gradient, h = standardise(g * n.x[1], x, axes, n.attrs.get("epsilon", 1e-5))
-    return (gradient, g * h, g)[: len(n.x)]
+    centred, inverse = layer_statistics(n)
+    q = widened(g * n.x[1])
+    along = (q * centred).mean(axes) * (inverse * inverse * inverse)
+    gradient = (q - q.mean(axes)) * inverse - centred * along
+    return (gradient.cast(x.dtype), g * (centred * inverse).cast(x.dtype), g)[: len(n.x)]
 
 
 @vjp("InstanceNormalization")
