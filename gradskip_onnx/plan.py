@@ -113,7 +113,7 @@ def _walked(graph: gs.Graph, reading: Reading) -> Sequence[Block]:
         and set(range(read.start, read.stop)) <= set(last.special)
     )
     reached = blocks[:-1] if unread and len(blocks) > 1 else blocks
-    return reached[1:] if len(reached) > 1 else reached
+    return reached[1:] if len(blocks) > 2 else reached  # of two blocks the last may have no gradient at its patches
 
 
 Heads = Mapping[str, tuple[str, Mapping[str, TensorFact]]]  # attention of a block -> scores, facts on what was added

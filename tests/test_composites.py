@@ -27,7 +27,9 @@ NUMBERS = {"root": math.sqrt(2), "half": 0.5, "one": 1.0, "two": 2.0}
 def written_out(form: list[tuple[str, str, str, str]], one: float = 1.0) -> onnx.ModelProto:
     rows = [("Div", "x", "root", "u"), ("Erf", "u", "", "erf"), ("Add", "erf", "one", "shifted"), *form]
     nodes = [helper.make_node(op, [a, b] if b else [a], [y], name=y) for op, a, b, y in rows]
-    constants = [numpy_helper.from_array(np.float32(value), name) for name, value in {**NUMBERS, "one": one}.items()]
+    constants = [
+        numpy_helper.from_array(np.array(value, np.float32), name) for name, value in {**NUMBERS, "one": one}.items()
+    ]
     info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [7, 9]) for name in ("x", "g", "y")]
     graph = helper.make_graph(nodes, "gelu", info[:2], info[2:], constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
