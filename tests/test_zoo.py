@@ -1,7 +1,7 @@
 """The zoo: its tables hold what was promised, its checker can tell right from wrong, and its slice is explained.
 
-The slice itself takes minutes and needs torch, timm, transformers and onnxslim: GRADSKIP_ZOO=FOLDER builds it there and
-checks it.
+The slice is built for the occasion, which takes a minute or two on two cores; GRADSKIP_ZOO=FOLDER keeps it there, and
+files that are there are not built again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from benchmarks.zoo.families import FAMILIES  # noqa: E402
 from benchmarks.zoo.plan import CI, FILES, chosen  # noqa: E402
 from benchmarks.zoo.post import POSTS  # noqa: E402
 
-FOLDER = os.environ.get("GRADSKIP_ZOO")
+BUILDERS = ("torch", "torchvision", "timm", "transformers", "onnxscript", "onnxslim", "sympy")
+BOUND = "-ort_all"  # written for the machine at hand
 
 PROMISED_FAMILIES = {
     "timm ViT plain", "timm ViT GAP", "timm ViT registers", "timm ViT qk-norm", "timm ViT LayerScale",
@@ -164,7 +165,8 @@ def test_the_page_shows_outcomes_reasons_and_differences(tmp_path):
     report = tmp_path / "report.json"
     report.write_text(json.dumps({"results": results, "not_built": {"beit-ts14-fused": "torch said no"}}))
     text = page.render(report)
-    assert "3 files: 2 explained, 1 refused, 0 wrong, 0 crashed (66.7% explained). 1 more could not be built." in text
+    assert "3 files: 2 explained, 1 refused, 0 wrong, 0 crashed. 1 more could not be built." in text
+    assert "66.7% are explained; 66.7% of those not bound to one machine (`hardware-specific`)." in text
     assert "| vit | 1/1 3e-06 |" in text
     assert "| swin | 0/1 token-count |" in text
     assert "| slim | 1/1 3e-06 |" in text
@@ -172,13 +174,19 @@ def test_the_page_shows_outcomes_reasons_and_differences(tmp_path):
     assert "| beit-ts14-fused | torch said no |" in text
 
 
-@pytest.mark.skipif(FOLDER is None, reason="GRADSKIP_ZOO names no folder")
 def test_the_slice_is_explained(tmp_path):
+    """Each file is explained with the logits of the file and the gradients of torch; the reports hold how far off."""
+    for name in BUILDERS:
+        pytest.importorskip(name)
+    folder, report = os.environ.get("GRADSKIP_ZOO") or str(tmp_path / "files"), tmp_path / "report.json"
     run = [sys.executable, "-m", "benchmarks.zoo"]
-    subprocess.run([*run, "build", str(FOLDER), "--slice", "ci"], cwd=ROOT, check=True)
-    report = tmp_path / "report.json"
-    subprocess.run([*run, "check", str(FOLDER), "--slice", "ci", "-o", str(report)], cwd=ROOT, check=True)
-    results = json.loads(report.read_text())["results"]
-    assert len(results) >= 60
-    bad = {name: found["detail"] for name, found in results.items() if found["outcome"] in ("wrong", "crashed")}
-    assert not bad
+    subprocess.run([*run, "build", folder, "--slice", "ci"], cwd=ROOT, check=True)
+    subprocess.run([*run, "check", folder, "--slice", "ci", "-o", str(report)], cwd=ROOT, check=True)
+    document = json.loads(report.read_text())
+    outcomes = {name: (found["outcome"], found["code"]) for name, found in document["results"].items()}
+    others = {name: outcome for name, outcome in outcomes.items() if outcome != ("explained", "")}
+
+    assert document["not_built"] == {}
+    assert set(outcomes) == CI
+    assert {*others.values()} <= {("refused", "hardware-specific")}
+    assert all(name.endswith(BOUND) for name in others)  # not all machines have layouts of their own

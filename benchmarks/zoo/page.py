@@ -30,6 +30,7 @@ This page is generated:
     python -m benchmarks.zoo check FOLDER -o report.json
     python -m benchmarks.zoo page report.json > docs/zoo.md
 """
+BOUND = "hardware-specific"
 SHOWN = 160  # characters of a reason
 
 
@@ -50,9 +51,13 @@ def render(report: Path) -> str:
 
 def _summary(results: Results, missing: Mapping[str, str]) -> str:
     counts = Counter(result["outcome"] for result in results.values())
-    share = counts["explained"] / max(len(results), 1)
+    free = [result for result in results.values() if result["code"] != BOUND]
+    shares = [f"{counts['explained'] / max(count, 1):.1%}" for count in (len(results), len(free))]
     words = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ("explained", "refused", "wrong", "crashed"))
-    return f"{len(results)} files: {words} ({share:.1%} explained). {len(missing)} more could not be built.\n"
+    return (
+        f"{len(results)} files: {words}. {len(missing)} more could not be built.\n"
+        f"{shares[0]} are explained; {shares[1]} of those not bound to one machine (`{BOUND}`).\n"
+    )
 
 
 Cells = dict[str, dict[str, list[Mapping[str, Any]]]]  # row -> column -> results
