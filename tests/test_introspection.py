@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 
 from gradskip_onnx.errors import ModelError, UnsupportedModelError
+from gradskip_onnx.graph import patterns
 from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.lean import lean
 from gradskip_onnx.graph.load import load
@@ -100,6 +101,21 @@ def test_refuses_with_a_reason(build, code: str):
     with pytest.raises(UnsupportedModelError) as refusal:
         reading(build())
     assert refusal.value.code == code
+
+
+def test_a_block_that_is_not_understood_is_no_gap(monkeypatch: pytest.MonkeyPatch):
+    """Where a softmax between blocks is not taken for an attention, the others alone would make a map of a part."""
+    monkeypatch.setattr(patterns, "MOST_HOPS", 0)
+    model = vit(Vit(depth=2))
+    first = next(node for node in model.graph.node if node.op_type == "Softmax")
+    scale = next(node for node in model.graph.node if first.input[0] in node.output)
+    later = [node for node in model.graph.node if node.op_type == "Softmax"][1]
+    product = next(node for node in model.graph.node if later.input[0] in node.output)
+    later.input[0] = product.input[0]  # nothing stands between the scores of the second block and its softmax
+    with pytest.raises(UnsupportedModelError, match=first.name) as refusal:
+        reading(model)
+    assert scale.op_type == "Mul"
+    assert refusal.value.code == "no-score-product"
 
 
 def test_old_files_are_converted_and_the_conversion_is_proven():

@@ -11,7 +11,7 @@ from ..types import Block, Mismatch, TensorFact
 from .index import Index
 from .layouts import attention_layout, token_count, token_layouts
 from .normed import find_normed
-from .patterns import Attention, Residual, find_attention, find_skip, follow_stream
+from .patterns import NORMALISERS, Attention, Residual, find_attention, find_skip, follow_stream
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -43,12 +43,23 @@ def find_blocks(lookup: Index) -> tuple[list[Found], list[Mismatch]]:
 def _refuse_gaps(
     lookup: Index, outside: Sequence[Attention], found: Sequence[Found], unmatched: Sequence[Mismatch]
 ) -> None:
-    """After the last block an attention outside the stream pools; before one, it is a block that was not understood."""
+    """After the last block a softmax outside the stream pools; before one, it is a block that was not understood."""
+    for missed in unmatched:
+        anchor = next((node for node in lookup.nodes if node.name == missed.node and node.op in NORMALISERS), None)
+        after = _following(lookup, found, anchor.outputs[0].name) if anchor is not None else None
+        if after is not None and missed.code != "no-residual":
+            reason = f"{missed.reason}, and the attention at {after.match.node!r} follows from it"
+            raise UnsupportedModelError(missed.code, f"softmax at node {missed.node!r}: {reason}", unmatched)
     for match in outside:
-        after = next((entry for entry in found if lookup.follows(entry.match.scores, match.context)), None)
+        after = _following(lookup, found, match.context)
         if after is not None:
             reason = f"it lies in no residual stream, and the attention at {after.match.node!r} follows from it"
             raise UnsupportedModelError("no-residual", f"attention at node {match.node!r}: {reason}", unmatched)
+
+
+def _following(lookup: Index, found: Sequence[Found], tensor: str) -> Found | None:
+    """The first block whose scores follow from a tensor."""
+    return next((entry for entry in found if lookup.follows(entry.match.scores, tensor)), None)
 
 
 def measure(

@@ -32,9 +32,24 @@ def quantised(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
     return w.op("QuantizeLinear", y, n.inputs[first], *([zero] if zero is not None else []), gives=kind)
 
 
+def kept(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
+    """`y` on its grid with the integers of the fused operator: `y` carries the gradient, the operator the integers.
+
+    Kernels in fixed point, or with sums in another order, take the other side of a tie now and then (sums of operands
+    on like grids: one in twenty), and what follows moves with it. A difference of one step is its own sign, through
+    which no gradient passes.
+    """
+    near = quantised(w, n, y, first)
+    own = w.op(n.op, *n.inputs, gives=w.dtype(near), domain=n.domain, **n.attrs)
+    apart = w.op("Sign", w.op("Sub", w.cast(own, np.float32), w.cast(near, np.float32)))
+    grid = [tensor for tensor in (n.inputs[first], given(n, first + 1)) if tensor is not None]
+    there = w.op("DequantizeLinear", near, *grid, gives=np.float32)
+    return quantised(w, n, w.op("Add", there, w.op("Mul", apart, n.inputs[first])), first)
+
+
 @lowering("QLinearMatMul", domain="")
 def qlinear_matmul(w: Write, n: gs.Node) -> Outputs:
-    return (quantised(w, n, w.op("MatMul", real(w, n, 0), real(w, n, 3)), 6),)
+    return (kept(w, n, w.op("MatMul", real(w, n, 0), real(w, n, 3)), 6),)
 
 
 @lowering("QLinearConv", domain="")
@@ -67,17 +82,7 @@ def qlinear_product(w: Write, n: gs.Node) -> Outputs:
 
 @lowering("QLinearAdd")
 def qlinear_sum(w: Write, n: gs.Node) -> Outputs:
-    """The plain sum carries the gradient, the fused operator the integers.
-
-    Operands on like grids have sums halfway between two steps, up to one in twenty, and the kernel's arithmetic takes
-    the other side. A difference of one step is its own sign, through which no gradient passes.
-    """
-    near = quantised(w, n, w.op("Add", real(w, n, 0), real(w, n, 3)), 6)
-    own = w.op(n.op, *n.inputs, gives=w.dtype(near), domain=n.domain)
-    apart = w.op("Sign", w.op("Sub", w.cast(own, np.float32), w.cast(near, np.float32)))
-    grid = [tensor for tensor in (n.inputs[6], given(n, 7)) if tensor is not None]
-    there = w.op("DequantizeLinear", near, *grid, gives=np.float32)
-    return (quantised(w, n, w.op("Add", there, w.op("Mul", apart, n.inputs[6])), 6),)
+    return (kept(w, n, w.op("Add", real(w, n, 0), real(w, n, 3)), 6),)
 
 
 @lowering("QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearReduceMean")

@@ -26,7 +26,7 @@ TOLERATED = frozenset(
     | {"QuantizeLinear", "DequantizeLinear"}
 )
 ROUNDERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
-MOST_HOPS = 16
+MOST_HOPS = 32
 
 
 @dataclass(frozen=True, slots=True)
