@@ -13,6 +13,7 @@ from onnx.external_data_helper import load_external_data_for_model
 
 from gradskip_onnx.bundle import LARGEST_INLINE
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.graph.upgrade import OLDEST_OPSET
 
 from .quiet import silent
 from .tidy import tidy
@@ -80,7 +81,7 @@ def _dynamo(call: Call) -> None:
 
 # In order of preference. TorchScript is five to ten times faster and the only one below 18 (the other converts down
 # and fails at LayerNormalization); it writes nothing newer than 20, and lacks a few operators that the other has.
-TRACERS = (Tracer(range(13, 21), _torchscript), Tracer(range(18, 24), _dynamo))
+TRACERS = (Tracer(range(OLDEST_OPSET, 21), _torchscript), Tracer(range(18, 24), _dynamo))
 OPSETS = range(TRACERS[0].opsets.start, TRACERS[-1].opsets.stop)
 
 
