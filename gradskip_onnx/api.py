@@ -161,7 +161,7 @@ class Explainer:
             with limited(self.threads):
                 relevance = row.run(trace, self.architecture, settings, asked)
             placed = geometry.place(heatmap.resize(relevance.scores, self.architecture.input_dims[1:]))
-            ranked = rank(trace.logits, self.labels)
+            ranked = rank(trace.logits, self.labels, TOP, trace.target)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)
             found.append(
                 Explanation(

@@ -49,8 +49,10 @@ def _class_named(name: str, labels: Sequence[str], classes: int) -> int:
     raise InputError(f"{name!r} fits {len(matches)} classes: {several}; give the index")
 
 
-def rank(logits: Array, labels: Sequence[str]) -> tuple[Candidate, ...]:
-    """All classes of (classes,) or (classes, h, w) scores, strongest first."""
+def rank(
+    logits: Array, labels: Sequence[str], first: int | None = None, also: int | None = None
+) -> tuple[Candidate, ...]:
+    """The classes of (classes,) or (classes, h, w) scores, strongest first: all, or the first ones and one more."""
     classes = len(logits)
     if logits.ndim == 1:
         shifted = np.exp(logits.astype(np.float64) - logits.max())
@@ -58,6 +60,10 @@ def rank(logits: Array, labels: Sequence[str]) -> tuple[Candidate, ...]:
     else:
         pixels = logits.argmax(axis=0).ravel()
         strength, scores = np.bincount(pixels, minlength=classes) / pixels.size, logits.mean(axis=(1, 2))
-    names = [labels[i] if i < len(labels) else f"class {i}" for i in range(classes)]
-    order = np.lexsort((-scores, -strength))
-    return tuple(Candidate(int(i), names[i], float(scores[i]), float(strength[i])) for i in order)
+    chosen = [int(i) for i in np.lexsort((-scores, -strength))[:first]]
+    if also is not None and also not in chosen:
+        chosen.append(also)
+    return tuple(
+        Candidate(i, labels[i] if i < len(labels) else f"class {i}", float(scores[i]), float(strength[i]))
+        for i in chosen
+    )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from .errors import InputError
 from .types import Array
 
+Taps = tuple[Array, Array, Array]  # for each new sample: two old ones, and the share of the second
+
 
 def resize(scores: Array, size: tuple[int, int], mode: str = "bilinear") -> Array:
-    """(rows, columns) -> (height, width) float32: one interpolation matrix per axis.
+    """(rows, columns) -> (height, width) float32: two samples mixed, axis by axis.
 
     Both modes place sample i of an axis at its centre, i + 1/2; corners are not aligned and nothing is smoothed.
     """
@@ -22,8 +25,16 @@ def resize(scores: Array, size: tuple[int, int], mode: str = "bilinear") -> Arra
     if len(size) != 2 or min(size) < 1:
         raise InputError(f"map size: got {size}, allowed: a height and a width of at least 1")
     down, across = (MODES[mode](new, old) for new, old in zip(size, scores.shape, strict=True))
-    # the sum of two terms is as exact in float32 as its result; only this product is as large as the image
-    return np.asarray((down @ scores).astype(np.float32) @ across.T.astype(np.float32))
+    # the sum of two terms is as exact in float32 as its result; only the second is as large as the image
+    rows = _mixed(scores, down, np.float64).astype(np.float32)
+    return np.ascontiguousarray(_mixed(rows.T, across, np.float32).T)
+
+
+def _mixed(values: Array, taps: Taps, dtype: Any) -> Array:
+    """Along the first axis: (1 - share) of the sample before each new centre and `share` of the one after it."""
+    before, after, share = taps
+    weights = share.astype(dtype)[:, None]
+    return np.asarray(values[before] * (1 - share).astype(dtype)[:, None] + values[after] * weights)
 
 
 def normalise(values: Array) -> Array:
@@ -38,22 +49,17 @@ def normalise(values: Array) -> Array:
     return np.asarray(((values.astype(np.float64) / 2 - low / 2) / span).astype(np.float32))
 
 
-def _bilinear(new: int, old: int) -> Array:
-    """(new, old): the weights of the two samples around each new centre; beyond the outer centres the edge holds."""
+def _bilinear(new: int, old: int) -> Taps:
+    """The two samples around each new centre; beyond the outer centres the edge holds."""
     centre = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     below = np.floor(centre).astype(int)
-    above = np.minimum(below + 1, old - 1)
-    matrix = np.zeros((new, old))
-    matrix[np.arange(new), below] = 1 - (centre - below)
-    matrix[np.arange(new), above] += centre - below
-    return matrix
+    return below, np.minimum(below + 1, old - 1), centre - below
 
 
-def _nearest(new: int, old: int) -> Array:
-    """(new, old): the sample whose cell holds each new centre, in whole numbers so that no tie is lost to rounding."""
-    matrix = np.zeros((new, old))
-    matrix[np.arange(new), (2 * np.arange(new) + 1) * old // (2 * new)] = 1
-    return matrix
+def _nearest(new: int, old: int) -> Taps:
+    """The sample whose cell holds each new centre, in whole numbers so that no tie is lost to rounding."""
+    place = (2 * np.arange(new) + 1) * old // (2 * new)
+    return place, place, np.zeros(new)
 
 
-MODES: Mapping[str, Callable[[int, int], Array]] = {"bilinear": _bilinear, "nearest": _nearest}
+MODES: Mapping[str, Callable[[int, int], Taps]] = {"bilinear": _bilinear, "nearest": _nearest}

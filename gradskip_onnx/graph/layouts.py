@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import permutations
 from math import prod
 
@@ -14,9 +15,10 @@ from ..types import Array, Dims
 CANONICAL = ("bnd", "byxd", "bhqk", "bhwqk", "bchw")
 
 
-def axes_of(layout: str) -> list[str]:
+@cache
+def axes_of(layout: str) -> tuple[str, ...]:
     """The letters of each axis: "(bh)qk" has the axes "bh", "q" and "k"."""
-    return [group.strip("()") for group in re.findall(r"\([a-z]+\)|[a-z]", layout)]
+    return tuple(group.strip("()") for group in re.findall(r"\([a-z]+\)|[a-z]", layout))
 
 
 def arrange(array: Array, layout: str, batch: int) -> Array:
