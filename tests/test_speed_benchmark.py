@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from benchmarks.speed.measure import interleaved
 
 def test_every_contender_is_called_twice_a_round_in_changing_order():
     calls: list[str] = []
-    timings = interleaved({name: lambda name=name: calls.append(name) for name in "abc"}, rounds=6)
+    timings = interleaved({name: partial(calls.append, name) for name in "abc"}, rounds=6)
     assert sorted(calls) == sorted("abc" * 12)
     assert all(calls[i] == calls[i + 1] for i in range(0, len(calls), 2))
     assert len({tuple(calls[i : i + 6]) for i in range(0, len(calls), 6)}) > 1
