@@ -22,7 +22,6 @@ from .graph.shorten import Short
 from .graph.shorten_proof import proven_short
 from .images import Picture, open_picture, upright_rgb
 from .methods import METHODS, Method
-from .methods.workers import limited
 from .plan import build
 from .preprocess import Geometry, Preprocess, Size, prepare, resolve
 from .regions import Region, weigh
@@ -158,8 +157,7 @@ class Explainer:
             began = time.perf_counter()
             pixels = None if regions is None else regions[at]
             asked = Repeats(self._again, trace, pixels, request, self._shortened, progress)
-            with limited(self.threads):
-                relevance = row.run(trace, self.architecture, settings, asked)
+            relevance = row.run(trace, self.architecture, settings, asked)
             placed = geometry.place(heatmap.resize(relevance.scores, self.architecture.input_dims[1:]))
             ranked = rank(trace.logits, self.labels, TOP, trace.target)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)

@@ -124,8 +124,23 @@ class Geometry:
         x0, y0, x1, y1 = self.box
         rows = _linear(values.shape[0], self.image_size[0], y0, y1)
         columns = _linear(values.shape[1], self.image_size[1], x0, x1)
-        placed: Array = rows @ values.astype(np.float32) @ columns.T
-        return placed
+        if (x0, y0, x1, y1) == (0, 0, *self.image_size[::-1]) and values.shape == self.image_size:
+            return values.astype(np.float32)
+        return np.ascontiguousarray(_mixed(columns, _mixed(rows, values.astype(np.float32)).T).T)
+
+
+def _mixed(weights: Array, values: Array) -> Array:
+    """weights @ values, where a row of weights has few entries, side by side.
+
+    Not by BLAS: its threads go on spinning after a product and take the cores from the next pass of the model.
+    """
+    first = np.argmax(weights > 0, axis=1)
+    total = np.zeros((len(weights), values.shape[1]), np.float32)
+    for tap in range(int((weights > 0).sum(axis=1).max())):
+        place = np.minimum(first + tap, weights.shape[1] - 1)
+        share = np.where(first + tap < weights.shape[1], weights[np.arange(len(weights)), place], 0)
+        total += share.astype(np.float32)[:, None] * values[place]
+    return total
 
 
 def _linear(count: int, total: int, start: float, stop: float) -> Array:

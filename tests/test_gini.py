@@ -9,7 +9,6 @@ import pytest
 
 from gradskip_onnx.methods import gini as module
 from gradskip_onnx.methods.gini import gini_of_heads
-from gradskip_onnx.methods.workers import in_parallel, limited
 from gradskip_onnx.types import Array
 
 EXACT = 1e-7  # the bound proven for buckets left unsorted is 5e-8; the rest is rounding
@@ -74,10 +73,3 @@ def test_crowded_buckets_are_needed(monkeypatch):
 def test_equal_and_empty_heads():
     heads = np.stack([np.full((150, 150), 1 / 149, np.float32), np.zeros((150, 150), np.float32)])
     assert (gini_of_heads([heads]) == 0).all()
-
-
-def test_threads_keep_the_order_and_the_limit():
-    with limited(1):
-        assert in_parallel(lambda i: i * i, range(9)) == [i * i for i in range(9)]
-    with limited(3):
-        assert in_parallel(lambda i: i * i, range(9)) == [i * i for i in range(9)]

@@ -53,7 +53,7 @@ def _sorted_gini(values: Array) -> Array:
     ranked = np.zeros(len(ordered))
     for part in chunks(count, len(ordered)):
         ranks = 2.0 * np.arange(part.start + 1, part.stop + 1) - count - 1
-        ranked += (ordered[:, part].astype(np.float64) - ordered[:, :1]) @ ranks
+        ranked += np.einsum("rm,m->r", ordered[:, part].astype(np.float64) - ordered[:, :1], ranks)
     return np.asarray(ranked / np.where(total > 0, count * total, 1.0))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from .patches import Patches, Reach, norms, overlaps
 from .quartiles import EVERY, FOCUS, QUARTERS, restrict
 from .route import Route, route
 from .windows import cell_shares, cells
-from .workers import in_parallel
 
 READINGS: Mapping[str, str] = {"output": "tokens_out", "input": "tokens_in", "branch": "branch"}  # what T and G are
 
@@ -99,8 +97,8 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
     path, events, facts, focus = walk.path, walk.events, [], []
     R = path.starts[path.first] * walk.initial(path.first)
     drift = 0.0
-    way = range(path.first, path.stop, -1)
-    for at, step in zip(way, in_parallel(walk.step, way), strict=True):
+    for at in range(path.first, path.stop, -1):
+        step = walk.step(at)
         before = R.sum()
         R = walk.back_through(at, step, R)
         facts.append(step.facts)
@@ -131,7 +129,7 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """What a block does to any relevance: it depends on the pass alone, so blocks are worked out side by side."""
+    """What a block does to any relevance."""
 
     reaches: Sequence[Reach]
     facts: BlockFacts
@@ -161,7 +159,7 @@ class _Walk:
     @classmethod
     def of(cls, trace: Trace, architecture: Architecture, options: GradSkipOptions) -> _Walk:
         blocks = tuple(Patches(trace, block) for block in architecture.blocks)
-        sizes = in_parallel(partial(_sizes, READINGS[options.tokens]), blocks)
+        sizes = [_sizes(READINGS[options.tokens], block) for block in blocks]
         whole, mass = (np.array(v) for v in zip(*((np.linalg.norm(s.G), s.mass.sum()) for s in sizes), strict=True))
         shown = [block.shown(READINGS[options.tokens]) for block in blocks]
         scales = whole[shown].mean() / (whole + options.eps) if options.rescale else np.ones(len(blocks))
@@ -219,9 +217,10 @@ class _Walk:
             for rows in chunks(A.shape[1], A.shape[0] * A.shape[2]):
                 query = reach.queries[rows]
                 mixed = np.einsum("h,hij->ij", weights, A[:, rows])
-                sums = np.where(alive[query], mixed @ at_keys, 0.0)  # |G_i| > 0 cancels in the row normalisation
+                # |G_i| > 0 cancels in the row normalisation. einsum: BLAS would leave its threads spinning.
+                sums = np.where(alive[query], np.einsum("ij,j->i", mixed, at_keys), 0.0)
                 zero = sums == 0
-                received += np.where(zero, 0.0, R[query] / np.where(zero, 1.0, sums)) @ mixed
+                received += np.einsum("i,ij->j", np.where(zero, 0.0, R[query] / np.where(zero, 1.0, sums)), mixed)
                 kept[query] = np.where(zero, R[query], 0.0)
                 self.events["zero_rows"] += int(zero.sum())
             spread += reach.from_keys(received)

@@ -37,7 +37,7 @@ def weigh(
     Window attention comes as one array a window: a head is all of its windows together.
     """
     received = [part.sum(axis=1, dtype=np.float64) for part in attention]  # (h, keys)
-    strength = sum(sums @ at_keys for sums, at_keys in zip(received, key_gradients, strict=True))
+    strength = sum(np.einsum("hk,k->h", *pair) for pair in zip(received, key_gradients, strict=True))
     flow = threshold(np.asarray(strength), gamma, events)  # g_q = sum_i sum_j A_qij |G_j|
     sparsity = GINI[gini](attention)
     events["empty_heads"] += int((np.sum([sums.sum(axis=1) for sums in received], axis=0) == 0).sum())
