@@ -1,4 +1,4 @@
-"""The models that are timed, with seeded random weights: speed does not depend on what a model has learnt."""
+"""The models that are timed, with seeded random weights: passes take as long as with trained ones, the Gini less."""
 
 from __future__ import annotations
 
