@@ -1,0 +1,83 @@
+"""results.json of each run as the tables of docs/results.md; the words between them are written by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .runs import RUNS, Run
+
+MARKED = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+KEPT = "{}.json"  # beside the folders of the runs: a later run into the same folder writes results.json anew
+
+
+def filled(page: str, folder: Path) -> str:
+    """The page with every marked table written anew from the results in `folder`."""
+    runs = {run.name: run for run in RUNS}
+
+    def table(found: re.Match[str]) -> str:
+        return found[1] + written(runs[found[2]], json.loads((folder / KEPT.format(found[2])).read_text())) + found[3]
+
+    return MARKED.sub(table, page)
+
+
+def written(run: Run, results: Mapping[str, Any]) -> str:
+    """One table; the best value of a column is bold."""
+    columns = results["metrics"]
+    counted = run.metrics == "gflops"
+    heads = [
+        "method",
+        *([] if counted else [column["label"] for column in columns]),
+        "passes",
+        "GFLOPs" * counted or "s",
+    ]
+    rows = [_row(method, columns, _best(results), counted) for method in _sorted(results, counted)]
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _sorted(results: Mapping[str, Any], counted: bool) -> list[Mapping[str, Any]]:
+    """By the first metric, the best first; by cost where nothing else was measured."""
+    if counted:
+        return sorted(results["methods"], key=lambda method: method["cost"]["giga"])
+    first = results["metrics"][0]
+    values = {method["label"]: _value(method, first["label"]) for method in results["methods"]}
+    known = [method for method in results["methods"] if values[method["label"]] is not None]
+    return sorted(known, key=lambda method: values[method["label"]], reverse=first["better"] == "higher")
+
+
+def _value(method: Mapping[str, Any], metric: str) -> float | None:
+    found = method["results"][metric]["found"]
+    return None if found is None else found["value"]
+
+
+def _best(results: Mapping[str, Any]) -> dict[str, float]:
+    found = {}
+    for column in results["metrics"]:
+        values = [value for method in results["methods"] if (value := _value(method, column["label"])) is not None]
+        if values:
+            found[column["label"]] = (max if column["better"] == "higher" else min)(values)
+    return found
+
+
+def _row(
+    method: Mapping[str, Any], columns: list[Mapping[str, Any]], best: Mapping[str, float], counted: bool
+) -> list[str]:
+    cost = method["cost"]
+    passes = f"{cost['forwards']} F" + (f" + {cost['backwards']} B" if cost["backwards"] else "")
+    if counted:
+        return [f"`{method['label']}`", passes, f"{cost['giga']:.2f}"]
+    cells = []
+    for column in columns:
+        found = method["results"][column["label"]]["found"]
+        if found is None:
+            cells.append("")
+            continue
+        text = f"{found['value']:.3f}"
+        text = f"**{text}**" if found["value"] == best[column["label"]] else text
+        cells.append(f"{text} ({found['low']:.3f} to {found['high']:.3f})")
+    seconds = method["seconds"]
+    return [f"`{method['label']}`", *cells, passes, "" if seconds is None else f"{seconds:.2f}"]
