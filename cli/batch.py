@@ -114,7 +114,8 @@ def _written(
     if request.top:
         folder.claim(stems)
     task = explainer.architecture.task
-    subject = Subject(explainer.source.name, picture.name, picture.sha256, task, request.score, request.region_text)
+    score = "the method's own" if request.own_score else request.score
+    subject = Subject(explainer.source.name, picture.name, picture.sha256, task, score, request.region_text)
     files, documents = [], []
     for stem, result in zip(stems, results, strict=True):
         files.append(folder.write(stem, result, picture.image, subject))

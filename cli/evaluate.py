@@ -9,7 +9,7 @@ import click
 
 from .evaluation_options import Remembered, evaluation_options
 
-METHODS = "gradskip,rollout,grad-cam"
+METHODS = "gradskip+,gradskip,grad-cam"
 METRICS = "insertion,deletion,insertion-deletion"
 
 EXAMPLES = """\b

@@ -45,7 +45,7 @@ def evaluation_options(folder: str) -> Callable[[Any], Any]:
         click.option("--target", type=click.Choice(["predicted", "label"]), default="predicted", show_default=True,
                      help="The class explained; for segmentation `label` is each class that is there and predicted."),
         click.option("--score", type=click.Choice(["logit", "probability"]), default="logit", show_default=True,
-                     help="What is differentiated."),
+                     help="What is differentiated, where a method has no score of its own."),
         click.option("--batch-size", type=click.IntRange(1, 1024), default=8, show_default=True,
                      help="Images read and explained together."),
         click.option("--pictures", type=click.IntRange(0, 200), default=8, show_default=True,

@@ -32,15 +32,14 @@ Examples:
 @click.option("--target", metavar="INDEX|LABEL|top5", help="Class to explain.  [default: the predicted one]")
 @click.option("--region", metavar="MASK|X,Y", help="Segmentation: a mask image, or a point in image pixels.")
 @click.option("--score", type=click.Choice(["logit", "probability"]), default="logit", show_default=True,
-              help="What is differentiated.")  # fmt: skip
+              help="What is differentiated; gradskip+ and finer-cam have scores of their own.")  # fmt: skip
 @click.option(
     "--method",
-    default="gradskip",
-    show_default=True,
-    help="How relevance is found; `gradskip-onnx methods` lists the ways.",
+    help="How relevance is found; `gradskip-onnx methods` lists the ways.  [default: gradskip+; "
+    "gradskip where --alpha or --gamma is given]",
 )
-@click.option("--alpha", type=float, help="Option alpha of the method: gradient flow against sparsity.")
-@click.option("--gamma", type=float, help="Option gamma of the method: threshold of the flow.")
+@click.option("--alpha", type=float, help="Option alpha of gradskip: gradient flow against sparsity.")
+@click.option("--gamma", type=float, help="Option gamma of gradskip: threshold of the flow.")
 @click.option(
     "-O", "--option", "pairs", multiple=True, metavar="NAME=VALUE", help="Any option of the method; or: help."
 )
@@ -56,12 +55,12 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     from .batch import plan_jobs, run_jobs
     from .console import Voice
     from .report import report, report_model
-    from .request import check, list_options, load_explainer, read_request
+    from .request import check, chosen_method, list_options, load_explainer, read_request
 
     if model is not None and not images:
         raise click.UsageError("name at least one image, folder or pattern")
     if "help" in given["pairs"]:
-        list_options(given["method"])
+        list_options(chosen_method(given))
         return
     voice = Voice(given["verbose"], given["quiet"], given["as_json"])
     request = read_request(given)

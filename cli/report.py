@@ -74,7 +74,9 @@ def _provider(voice: Voice, result: Explanation) -> None:
 
 def _one(voice: Voice, result: Explanation, files: Sequence[Path], share: str) -> None:
     """The class explained and where the files are."""
-    voice.say(f"explained {named(result.target)}, {share} {result.target.probability:.4f}")
+    voice.say(
+        f"explained {named(result.target)}, {share} {result.target.probability:.4f}, by {result.relevance.method}"
+    )
     for word, path in zip(("picture", "map", "facts"), files, strict=True):
         voice.say(f"{word:<9} {path}", style="bold" if word == "picture" else "")
     for note in result.relevance.notes:

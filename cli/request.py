@@ -14,7 +14,7 @@ from gradskip_onnx.api import Explainer
 from gradskip_onnx.classes import find_class
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.labels import read_labels
-from gradskip_onnx.methods import METHODS, Method
+from gradskip_onnx.methods import DEFAULT, METHODS, Method
 from gradskip_onnx.repeats import Progress
 
 from .inputs import Region, Target, read_region, read_target
@@ -29,11 +29,12 @@ class Request:
 
     target: Target = None
     top: bool = False  # the five likeliest classes in place of one target
-    method: str = "gradskip"
+    method: str = DEFAULT
     options: Mapping[str, Any] = field(default_factory=dict)
     region: Region = None
     region_text: str | None = None
     score: str = "logit"
+    own_score: bool = False  # the method differentiates a score of its own, whatever is asked for
     batch_size: int = 1
 
     @property
@@ -56,19 +57,26 @@ class Request:
 def read_request(given: dict[str, Any]) -> Request:
     """What the options ask of every image."""
     named = [f"{name}={given[name]!r}" for name in ("alpha", "gamma") if given[name] is not None]
-    top, row = given["target"] == "top5", find_method(given["method"])
+    top, row = given["target"] == "top5", chosen_method(given)
     options = read_method_options(row.options, (*named, *given["pairs"]))
-    row.options(**options)  # checks the values before anything else is done
+    settled = row.options(**options)  # checks the values before anything else is done
     return Request(
         target=None if top else read_target(given["target"]),
         top=top,
-        method=given["method"],
+        method=row.name,
         options=options,
         region=read_region(given["region"]),
         region_text=given["region"],
         score=given["score"],
+        own_score=row.seed(settled) is not None,
         batch_size=given["batch_size"],
     )
+
+
+def chosen_method(given: Mapping[str, Any]) -> Method:
+    """The method named, or the default; alpha and gamma are the paper's and mean its method."""
+    papers = given["alpha"] is not None or given["gamma"] is not None
+    return find_method(given["method"] or ("gradskip" if papers else DEFAULT))
 
 
 def load_explainer(source: Path | bytes, given: dict[str, Any]) -> Explainer:
@@ -91,9 +99,9 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
-def list_options(name: str) -> None:
+def list_options(row: Method) -> None:
     """The options of a method with their defaults."""
-    for each in fields(find_method(name).options):
+    for each in fields(row.options):
         allowed = " | ".join(each.metadata.get("choices", ()))
         click.echo(f"{each.name}={each.default}\t{each.metadata['help']}{f' ({allowed})' if allowed else ''}")
 

@@ -21,8 +21,8 @@ from .graph.load import load as load_source
 from .graph.shorten import Short
 from .graph.shorten_proof import proven_short
 from .images import Picture, open_picture, upright_rgb
-from .methods import METHODS, Method
-from .plan import build
+from .methods import DEFAULT, METHODS, Method
+from .plan import build, named_seed
 from .preprocess import Geometry, Preprocess, Size, prepare, resolve
 from .regions import Region, weigh
 from .repeats import Progress, Repeats, Request
@@ -76,20 +76,20 @@ class Explainer:
     @overload
     def explain(
         self, image: ImageLike, target: int | str | None = None, *,
-        method: str = "gradskip", region: Region | None = None, score: str = "logit",
+        method: str = DEFAULT, region: Region | None = None, score: str = "logit",
         progress: Progress | None = None, **options: Any,
     ) -> Explanation: ...  # fmt: skip
 
     @overload
     def explain(
         self, image: Array, target: int | str | Sequence[int | str | None] | None = None, *,
-        method: str = "gradskip", region: Region | None = None, score: str = "logit",
+        method: str = DEFAULT, region: Region | None = None, score: str = "logit",
         progress: Progress | None = None, **options: Any,
     ) -> list[Explanation]: ...  # fmt: skip
 
     def explain(
         self, image: Any, target: Any = None, *,
-        method: str = "gradskip", region: Region | None = None, score: str = "logit",
+        method: str = DEFAULT, region: Region | None = None, score: str = "logit",
         progress: Progress | None = None, **options: Any,
     ) -> Explanation | list[Explanation]:  # fmt: skip
         """Explain one image (path or PIL image), or each of a batch of preprocessed ones (B, channels, H, W).
@@ -149,6 +149,7 @@ class Explainer:
         """Plan, run, propagate, upsample."""
         if reason := row.refuses(self.architecture):
             raise UnsupportedModelError("not-for-method", f"method {row.name} cannot explain this model: {reason}")
+        named_seed(self.architecture, score)  # a name that is unknown is refused even where the method has its own
         regions = self._regions(region, geometries)
         request = Request(row.needs(settings), row.seed(settings) or score, row.rules(settings))
         traces, session, timings = self._run(images, targets, regions, request)

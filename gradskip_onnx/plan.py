@@ -144,7 +144,7 @@ def _differentiate(
     architecture, facts = reading.architecture, dict(reading.facts)
     for _, written in heads.values():
         facts |= written
-    build_seed = score if callable(score) else _named_seed(architecture, score)
+    build_seed = score if callable(score) else named_seed(architecture, score)
     emit = Emit(graph, facts, opset["ai.onnx"])
     logits = emit.sym(architecture.logits)
     target = _input(emit, TARGET, TensorFact((None,), np.dtype(np.int64)))
@@ -168,7 +168,8 @@ def _differentiate(
     )
 
 
-def _named_seed(architecture: Architecture, score: str) -> Seed:
+def named_seed(architecture: Architecture, score: str) -> Seed:
+    """The score that users call by this name."""
     if (architecture.task, score) not in SEEDS:
         known = sorted(name for task, name in SEEDS if task == architecture.task)
         raise InputError(f"unknown score {score!r} for {architecture.task}; known: {', '.join(known)}")

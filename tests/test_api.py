@@ -125,7 +125,7 @@ REFUSED = {
     "negative class": ({"target": -1}, "0 to 4"),
     "unknown method": ({"method": "magic"}, "magic"),
     "unknown option": ({"colour": 3}, "colour"),
-    "option out of range": ({"alpha": 2.0}, "alpha"),
+    "option out of range": ({"method": "gradskip", "alpha": 2.0}, "alpha"),
     "unknown score": ({"score": "loss"}, "loss"),
     "region without segmentation": ({"region": (3, 4)}, "segmentation"),
 }
@@ -160,16 +160,18 @@ def test_pictures_need_three_channels(picture):
 
 
 def test_sessions_are_opened_once(explainer, picture):
-    explainer.explain(picture)
+    explainer.explain(picture, method="gradskip")
     before = dict(explainer.opened)
-    explainer.explain(picture, 1, alpha=0.1)
+    explainer.explain(picture, 1, method="gradskip", alpha=0.1)
 
     assert explainer.opened == before
 
 
 def test_probability_is_another_direction(explainer, picture):
     """The score that is differentiated matters: logit and probability give different maps."""
-    logit, probability = (explainer.explain(picture, 2, score=score).map for score in ("logit", "probability"))
+    logit, probability = (
+        explainer.explain(picture, 2, method="gradskip", score=score).map for score in ("logit", "probability")
+    )
 
     assert not np.allclose(logit, probability, rtol=1e-3)
 

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("plan",),
     ("autodiff", "graph"),
     ("session",),
-    ("demo", "types", "errors", "version"),
+    ("demo", "types", "errors", "extras", "version"),
 )
 APART = {("autodiff", "graph"), ("graph", "autodiff"), ("metrics", "datasets"), ("metrics", "api")}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

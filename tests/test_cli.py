@@ -141,7 +141,9 @@ def test_one_image(place, tmp_path):
     assert document["target"]["index"] == expected.target.index
     assert document["preprocess"]["mean"] == [0.5, 0.5, 0.5]
     assert document["model"]["sha256"] == expected.model_sha256
-    assert np.shape(document["grid"]["scores"]) == (4, 4)
+    assert np.shape(document["grid"]["scores"]) == (16, 16)  # quarters of 4 x 4 patches
+    assert (document["method"], document["score"]) == ("gradskip+", "the method's own")
+    assert "by gradskip+" in result.stdout
     for text in ("CPUExecutionProvider", "probability", "ant (0)", "bee (1)", "cat (2)", "dog, hound (3)", "elk (4)"):
         assert text in result.stdout
     assert str(tmp_path / "p0.png") in result.stdout
@@ -287,7 +289,7 @@ BAD_OPTIONS: list[tuple[list[str], int, list[str]]] = [
     (["--target", "unicorn", "--labels", "labels.txt"], 2, ["unicorn"]),
     (["--labels", "missing.txt"], 2, ["missing.txt"]),
     (["--method", "magic"], 2, ["magic", "gradskip"]),
-    (["-O", "nonsense=1"], 2, ["nonsense", "alpha"]),
+    (["-O", "nonsense=1"], 2, ["nonsense", "against"]),
     (["-O", "alpha"], 2, ["NAME=VALUE"]),
     (["-O", "alpha=much"], 2, ["alpha", "much"]),
     (["--alpha", "1.5"], 2, ["alpha", "1.5"]),
@@ -335,9 +337,10 @@ def test_output_is_checked_before_the_model_is_read(tmp_path):
 
 def test_method_options_reach_the_method(place, tmp_path):
     common = ("explain", place / "vit.onnx", place / "photos" / "p0.png", "--json", *SETTINGS)
-    first = json.loads(run(*common, "-o", tmp_path / "a").stdout)
+    first = json.loads(run(*common, "-o", tmp_path / "a", "--method", "gradskip").stdout)
     result = run(*common, "-o", tmp_path / "b", "--alpha", "0.9", "-O", "gate=branch", "-O", "renorm_rows=yes")
     second = json.loads(result.stdout)
+    assert second["method"] == "gradskip"  # alpha is its option, and no method was named
     assert (first["options"]["alpha"], second["options"]["alpha"]) == (0.5, 0.9)
     assert second["options"]["gate"] == "branch"
     assert second["options"]["renorm_rows"] is True
@@ -345,10 +348,11 @@ def test_method_options_reach_the_method(place, tmp_path):
 
 
 def test_options_of_a_method_are_listed():
-    result = run("explain", "-O", "help")
+    result = run("explain", "-O", "help", "--method", "gradskip")
     assert result.exit_code == 0
     assert "alpha=0.5\t" in result.stdout
     assert "output | " in result.stdout
+    assert "against=others\t" in run("explain", "-O", "help").stdout
 
 
 def test_settings_beside_the_model(place, tmp_path):
@@ -374,7 +378,7 @@ def test_settings_and_labels_from_the_file_itself(place, tmp_path):
     model = annotate(models.vit(), preprocess=Preprocess(size=(32, 32), crop=0.5, source="its maker"), labels="abcde")
     (tmp_path / "told.onnx").write_bytes(model.SerializeToString())
     result = run("explain", tmp_path / "told.onnx", place / "photos" / "p0.png", "-o", tmp_path / "o", "--json",
-                 "--target", "d", "--score", "probability", "--threads", "1")  # fmt: skip
+                 "--target", "d", "--score", "probability", "--threads", "1", "--method", "gradskip")  # fmt: skip
     document = json.loads(result.stdout)
     assert document["preprocess"]["crop"] == 0.5
     assert document["preprocess"]["source"] == "its maker"

@@ -44,9 +44,9 @@ def _sorted(results: Mapping[str, Any], counted: bool) -> list[Mapping[str, Any]
     if counted:
         return sorted(results["methods"], key=lambda method: method["cost"]["giga"])
     first = results["metrics"][0]
-    values = {method["label"]: _value(method, first["label"]) for method in results["methods"]}
-    known = [method for method in results["methods"] if values[method["label"]] is not None]
-    return sorted(known, key=lambda method: values[method["label"]], reverse=first["better"] == "higher")
+    values = [(value, method) for method in results["methods"] if (value := _value(method, first["label"])) is not None]
+    ordered = sorted(values, key=lambda pair: pair[0], reverse=first["better"] == "higher")
+    return [method for _, method in ordered]
 
 
 def _value(method: Mapping[str, Any], metric: str) -> float | None:

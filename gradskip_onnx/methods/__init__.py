@@ -46,6 +46,7 @@ class Method:
 
 
 METHODS: dict[str, Method] = {}
+DEFAULT = "gradskip+"  # the evidence is in docs/gradskip_plus.md
 
 
 def method(row: Method) -> Method:

@@ -16,10 +16,10 @@ import numpy as np
 from ..autodiff.odds_seed import log_odds
 from ..autodiff.rulesets import Rules
 from ..errors import InputError, UnsupportedModelError
-from ..heatmap import resize
 from ..types import Architecture, Array, Block, Grid, Needs, Relevance, Trace, read_only
 from . import Method, method, one_backward, one_pass
 from .attributed import at_pixels
+from .enlarge import half_pixel
 from .options import check, option
 from .patches import Patches
 from .windows import cells
@@ -94,7 +94,8 @@ def of_pixels(trace: Trace, architecture: Architecture, fine: Grid) -> Array:
 
 def spread(R: Array, fine: Grid) -> Array:
     """Relevance of tokens between their centres and with its sum kept (exactly so where the grids divide)."""
-    return np.asarray(resize(R, fine).astype(np.float64) * (R.size / (fine[0] * fine[1])))
+    down, across = (half_pixel(new, old) for new, old in zip(fine, R.shape, strict=True))
+    return np.asarray(down @ R @ across.T * (R.size / (fine[0] * fine[1])))
 
 
 def needs(options: GradSkipPlusOptions) -> Needs:
