@@ -69,7 +69,7 @@ def test_gradskip_uses_one_quarter(tmp_path, by):
     image = pictures(tmp_path / "data", 1) / "00.png"
     used, focus = [], []
     for quarter in ("0-25", "25-50", "50-75", "75-100"):
-        found = model.explain(image, heads=quarter, focus=by).relevance
+        found = model.explain(image, method="gradskip", heads=quarter, focus=by).relevance
         weights = np.array([block.head_weights for block in found.blocks])
         np.testing.assert_array_equal(np.sort(weights, axis=1)[:, -1], 1.0)
         used.append(weights.argmax(axis=1))
