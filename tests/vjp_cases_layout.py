@@ -178,11 +178,17 @@ case(
 )
 case("GlobalAveragePool", PHOTO, lambda x: x.mean((2, 3), True))
 case("GlobalMaxPool", PHOTO, lambda x: x.amax((2, 3), True))
-MP = since(16)
-case("MaxPool", PHOTO, lambda x: F.max_pool2d(x, 2), opsets=MP, kernel_shape=[2, 2], strides=[2, 2])
-case("MaxPool", PHOTO, lambda x: F.max_pool2d(x, 3, 2, 1), opsets=MP, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
-case("MaxPool", X((B, 4, 8)), lambda x: F.max_pool1d(x, 3, 1), opsets=MP, kernel_shape=[3], strides=[1])
-
+case("MaxPool", PHOTO, lambda x: F.max_pool2d(x, 2), kernel_shape=[2, 2], strides=[2, 2])
+case("MaxPool", PHOTO, lambda x: F.max_pool2d(x, 3, 2, 1), kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+case(
+    "MaxPool", X((B, 4, 9, 7)), lambda x: F.max_pool2d(x, (2, 3), (3, 1), (1, 0), (1, 2)),
+    kernel_shape=[2, 3], strides=[3, 1], pads=[1, 0, 1, 0], dilations=[1, 2],
+)  # fmt: skip
+case("MaxPool", X((B, 4, 8)), lambda x: F.max_pool1d(x, 3, 1), kernel_shape=[3], strides=[1])
+case(
+    "MaxPool", X((B, 4, 8)), lambda x: F.max_pool1d(x, 3, 2, ceil_mode=True),
+    kernel_shape=[3], strides=[2], ceil_mode=1,
+)  # fmt: skip
 
 def sized(h: int, w: int) -> tuple[Any, ...]:
     return PHOTO, None, None, I([B, 4, h, w])

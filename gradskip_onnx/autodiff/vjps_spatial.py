@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.rules import Gradient, Node, vjp
-from gradskip_onnx.autodiff.vjps_shape import SCATTER_ADD_OPSET, fixed
+from gradskip_onnx.autodiff.vjps_shape import fixed
 from gradskip_onnx.session import open_session
 from gradskip_onnx.types import Array
 
@@ -128,18 +128,41 @@ def global_max_pool(n: Node, g: Sym) -> Out:
     return (g * hits / hits.sum(range(2, g.rank)),)
 
 
-@vjp("MaxPool", note="opset 16 or newer")
+@vjp("MaxPool", note="fixed image size")
 def max_pool(n: Node, g: Sym, *_: None) -> Out:
-    """Add each gradient at the position the maximum came from (positions count through the whole tensor)."""
-    if n.opset < SCATTER_ADD_OPSET:
-        raise n.missing(f"opsets below {SCATTER_ADD_OPSET}, where ScatterElements cannot add")
+    """Each gradient goes to the pixel of its window that the maximum came from; pixels add up over windows.
+
+    A map for each place in the window holds the gradients that go there; a transposed convolution lays them out.
+    """
+    x = n.x[0]
+    fine = [fixed(n, size, "image size") for size in x.dims[2:]]
+    coarse = [fixed(n, size, "image size") for size in g.dims[2:]]
+    w = window(n, n.attrs["kernel_shape"], fine, coarse)
     attrs = {key: value for key, value in n.attrs.items() if key != "storage_order"}
-    position = n.emit.ops("MaxPool", n.x[0], dims=[g.dims, g.dims], dtypes=[g.dtype, np.int64], **attrs)[1]
-    flat = n.emit.zeros_like(n.x[0]).reshape((None,))
+    position = n.emit.ops("MaxPool", x, dims=[g.dims, g.dims], dtypes=[g.dtype, np.int64], **attrs)[1]
+    pixel = position - position / math.prod(fine) * math.prod(fine)  # they count through all images and channels
+    places = pixels_of_windows(w, fine, coarse)
+    hits = pixel.unsqueeze(2).equals(n.emit.const(places, np.int64)).cast(g.dtype)
+    maps = (g.unsqueeze(2) * hits).reshape((None, *places.shape))
+    kernel = n.emit.const(np.eye(len(places)).reshape(len(places), 1, *w.kernel), g.dtype)
+    whole = [(size - 1) * w.strides[i] + w.span(i) for i, size in enumerate(coarse)]
     back = n.emit.op(
-        "ScatterElements", flat, position.reshape((None,)), g.reshape((None,)), dims=flat.dims, axis=0, reduction="add"
-    )
-    return (back.reshape_like(n.x[0]),)
+        "ConvTranspose", maps, kernel, dims=(None, 1, *whole),
+        kernel_shape=w.kernel, strides=w.strides, dilations=w.dilations,
+    )  # fmt: skip
+    for i, size in enumerate(fine):
+        back = back.pad(2 + i, 0, max(0, w.before[i] + size - whole[i])).cut(2 + i, w.before[i], w.before[i] + size)
+    return (back.reshape_like(x),)
+
+
+def pixels_of_windows(w: Window, fine: Sequence[int], coarse: Sequence[int]) -> Array:
+    """(places in a window, *windows): the pixel of an image of size `fine` at each place, -1 in the padding."""
+    found, inside = np.zeros((1,) * (2 * len(fine)), np.int64), True
+    for i, (size, count) in enumerate(zip(fine, coarse, strict=True)):
+        taps = np.arange(w.kernel[i])[:, None] * w.dilations[i] + np.arange(count) * w.strides[i] - w.before[i]
+        along = taps.reshape([w.kernel[i] if a == i else count if a == len(fine) + i else 1 for a in range(found.ndim)])
+        found, inside = found * size + along, inside & (along >= 0) & (along < size)
+    return np.where(inside, found, -1).reshape(-1, *coarse)
 
 
 @vjp("Resize", note="fixed image size; every mode that works axis by axis")
