@@ -16,8 +16,8 @@ from gradskip_onnx.preprocess import prepare
 from gradskip_onnx.repeats import Progress
 from gradskip_onnx.types import Task
 
-from .inputs import Target, expand
-from .request import TOP, Request
+from .inputs import expand
+from .request import Request
 
 if TYPE_CHECKING:
     from gradskip_onnx.api import Explainer, Explanation
@@ -80,17 +80,11 @@ def _opened(job: Job) -> Picture | InputError:
 
 
 def _alone(explainer: Explainer, picture: Picture, request: Request, progress: Progress | None) -> list[Explanation]:
-    """One image: one class, or the likeliest five; in a segmentation those that are there at all."""
-
-    def run(target: Target) -> Explanation:
-        found: Explanation = request.run(explainer, picture.image, target, progress)
-        return found
-
-    first = run(request.target)
-    if not request.top:
-        return [first]
-    wanted = [entry.index for entry in first.top[:TOP] if entry.probability > 0]
-    return [first if index == first.target.index else run(index) for index in wanted]
+    """One image: one class, or the likeliest five, which share its forward pass."""
+    if request.top:
+        return request.run_likeliest(explainer, picture.image, progress)
+    found: Explanation = request.run(explainer, picture.image, request.target, progress)
+    return [found]
 
 
 def _together(explainer: Explainer, pictures: Sequence[Picture], request: Request) -> list[list[Explanation]]:

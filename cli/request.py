@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gradskip_onnx import api
-from gradskip_onnx.api import Explainer
+from gradskip_onnx.api import Explainer, Explanation
 from gradskip_onnx.classes import find_class
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.labels import read_labels
@@ -51,6 +51,11 @@ class Request:
     def run(self, explainer: Explainer, images: Any, target: Target, progress: Progress | None = None) -> Any:
         return explainer.explain(
             images, target, method=self.method, region=self.region, score=self.score, progress=progress, **self.options
+        )
+
+    def run_likeliest(self, explainer: Explainer, image: Any, progress: Progress | None) -> list[Explanation]:
+        return explainer.explain_likeliest(
+            image, TOP, method=self.method, region=self.region, score=self.score, progress=progress, **self.options
         )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from . import heatmap, runtime
+from .autodiff.seeds import RANKED
 from .bundle import notes
 from .classes import Candidate, find_class, rank
 from .errors import InputError, UnsupportedModelError
@@ -27,6 +28,7 @@ from .preprocess import Geometry, Preprocess, Size, prepare, resolve
 from .regions import Region, weigh
 from .repeats import Progress, Repeats, Request
 from .session import Session, open_session
+from .sharing import Sharing
 from .sidecar import beside
 from .types import Architecture, Array, Needs, Plan, Relevance, Source, Trace
 
@@ -66,6 +68,7 @@ class Explainer:
     threads: int | None = None
     opened: dict[Request, tuple[Plan, Session]] = field(default_factory=dict)
     shortened: list[tuple[Short, Session] | UnsupportedModelError] = field(default_factory=list)  # none yet, or one
+    shared: Sharing = field(default_factory=Sharing)
 
     @property
     def provider(self) -> str:
@@ -82,6 +85,13 @@ class Explainer:
 
     @overload
     def explain(
+        self, image: ImageLike, target: list[Any] | tuple[Any, ...], *,
+        method: str = DEFAULT, region: Region | None = None, score: str = "logit",
+        progress: Progress | None = None, **options: Any,
+    ) -> list[Explanation]: ...  # fmt: skip
+
+    @overload
+    def explain(
         self, image: Array, target: int | str | Sequence[int | str | None] | None = None, *,
         method: str = DEFAULT, region: Region | None = None, score: str = "logit",
         progress: Progress | None = None, **options: Any,
@@ -94,27 +104,56 @@ class Explainer:
     ) -> Explanation | list[Explanation]:  # fmt: skip
         """Explain one image (path or PIL image), or each of a batch of preprocessed ones (B, channels, H, W).
 
-        `progress` is told how many passes were done, each time some were, by methods that ask the model again.
+        One image with a list of targets is explained for each of them; they share its forward pass where the model
+        allows it. `progress` is told how many passes were done, each time some were, by methods that ask again.
         """
         row = _method(method)
         settings = _settings(row, options)
+        images, geometries = self._given(image)
+        several = isinstance(target, list | tuple | np.ndarray)
+        targets = list(target) if several else [target] * len(images)
+        if not targets or (len(targets) != len(images) and len(images) > 1):
+            raise InputError(f"{len(targets)} targets for {len(images)} images; give one for all or one for each")
+        classes = [find_class(entry, self.labels, self.architecture.classes) for entry in targets]
+        found = self._in_parts(images, classes, geometries, row, settings, region, score, progress)
+        return found if several or isinstance(image, np.ndarray) else found[0]
+
+    def explain_likeliest(
+        self, image: ImageLike | Array, count: int = RANKED, *,
+        method: str = DEFAULT, region: Region | None = None, score: str = "logit",
+        progress: Progress | None = None, **options: Any,
+    ) -> list[Explanation]:  # fmt: skip
+        """Explain one image for each of its likeliest classes, at most five; in a segmentation those that are there."""
+        row = _method(method)
+        settings = _settings(row, options)
+        images, geometries = self._given(image)
+        if len(images) > 1 or not 0 < count <= RANKED:
+            raise InputError(f"the likeliest classes are explained of one image, and 1 to {RANKED} of them")
+        places = [-1 - place for place in range(min(count, self.architecture.classes))]  # as the seeds have it
+        found = self._in_parts(images, places, geometries, row, settings, region, score, progress)
+        return [each for each in found if each.target.probability > 0]
+
+    def _given(self, image: Any) -> tuple[Array, list[Geometry]]:
+        """What was given as a batch of arrays, and where each lies in its picture."""
         if not isinstance(image, np.ndarray):
             values, geometry = self._prepare(image)
-            images, geometries, targets = values[None], [geometry], [target]
-        else:
-            images = self._checked(image)
-            geometries = [Geometry(images.shape[2:], (0.0, 0.0, *images.shape[:1:-1]))] * len(images)
-            targets = list(target) if isinstance(target, list | tuple | np.ndarray) else [target] * len(images)
-            if len(targets) != len(images):
-                raise InputError(f"{len(targets)} targets for {len(images)} images; give one for all or one for each")
-        classes = [find_class(entry, self.labels, self.architecture.classes) for entry in targets]
+            return values[None], [geometry]
+        images = self._checked(image)
+        return images, [Geometry(images.shape[2:], (0.0, 0.0, *images.shape[:1:-1]))] * len(images)
+
+    def _in_parts(
+        self, images: Array, classes: Sequence[int | None], geometries: Sequence[Geometry], row: Method,
+        settings: Any, region: Region | None, score: str, progress: Progress | None,
+    ) -> list[Explanation]:  # fmt: skip
+        """So many at once that memory stays flat: images, or classes of one image."""
         found: list[Explanation] = []
-        for start in range(0, len(images), MOST_AT_ONCE):
+        for start in range(0, len(classes), MOST_AT_ONCE):
             part = slice(start, start + MOST_AT_ONCE)
-            found += self._explain(
-                images[part], classes[part], geometries[part], row, settings, region, score, progress
-            )
-        return found if isinstance(image, np.ndarray) else found[0]
+            wanted = classes[part]
+            some = images[part] if len(images) > 1 else images
+            places = geometries[part] if len(images) > 1 else [*geometries] * len(wanted)
+            found += self._explain(some, wanted, places, row, settings, region, score, progress)
+        return found
 
     def classify(self, image: ImageLike) -> tuple[Candidate, ...]:
         """The classes the model leans to most, strongest first."""
@@ -146,7 +185,7 @@ class Explainer:
         self, images: Array, targets: Sequence[int | None], geometries: Sequence[Geometry], row: Method,
         settings: Any, region: Region | None, score: str, progress: Progress | None = None,
     ) -> list[Explanation]:  # fmt: skip
-        """Plan, run, propagate, upsample."""
+        """Plan, run, propagate, upsample: each image for its target, or one image for each of several."""
         if reason := row.refuses(self.architecture):
             raise UnsupportedModelError("not-for-method", f"method {row.name} cannot explain this model: {reason}")
         named_seed(self.architecture, score)  # a name that is unknown is refused even where the method has its own
@@ -182,8 +221,28 @@ class Explainer:
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: Request
     ) -> tuple[list[Trace], Session, dict[str, float]]:
         began = time.perf_counter()
-        plan, session = self._open(request)
+        _, session = self._open(request)
         opened = time.perf_counter()
+        traces = self._together(images, targets, regions, request) or self._each(images, targets, regions, request)
+        return traces, session, {"open": opened - began, "run": (time.perf_counter() - opened) / len(traces)}
+
+    def _together(
+        self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: Request
+    ) -> list[Trace] | None:
+        """Several classes of one image from one forward pass, where this model allows it."""
+        fact = self.reading.facts[self.architecture.input]
+        if len(targets) == len(images) or fact.dims[0] is not None:
+            return None
+        return self.shared.run(
+            images.astype(fact.dtype), targets, regions, request, self.architecture, self._open, self._open_rows
+        )
+
+    def _each(
+        self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: Request
+    ) -> list[Trace]:
+        """Images in one batch; several classes of one image are several copies of it."""
+        plan, session = self._open(request)
+        images = np.repeat(images, len(targets) // len(images), axis=0)
         fixed = self.reading.facts[self.architecture.input].dims[0]
         dtype = self.reading.facts[self.architecture.input].dtype
         traces: list[Trace] = []
@@ -195,8 +254,7 @@ class Explainer:
                 chunk, wanted = np.concatenate([chunk, np.repeat(chunk[-1:], short, 0)]), wanted + wanted[-1:] * short
             masks = None if regions is None else [regions[min(start + i, len(regions) - 1)] for i in range(len(chunk))]
             traces += runtime.run(session, plan, self.architecture, chunk, wanted, masks)
-        timings = {"open": opened - began, "run": (time.perf_counter() - opened) / len(images)}
-        return traces[: len(images)], session, timings
+        return traces[: len(images)]
 
     def _again(
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: Request
@@ -212,6 +270,14 @@ class Explainer:
             )
             self.opened[request] = replace(plan, model=type(plan.model)()), session  # the session has its own copy
         return self.opened[request]
+
+    def _open_rows(self, request: Request) -> tuple[Plan, Session]:
+        """The same for one image and several classes, where the plan for one class does not serve them."""
+        plan = build(self.source, self.reading, request.needs, score=request.score, rules=request.rules, rows=True)
+        session = open_session(
+            plan.model, plan.folder, self.device, require_device=self.require_device, threads=self.threads
+        )
+        return replace(plan, model=type(plan.model)()), session
 
     def _shortened(self, trace: Trace) -> tuple[Short, Session]:
         """The model behind its positional embedding, for any number of tokens; made or refused once."""

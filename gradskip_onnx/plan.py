@@ -12,6 +12,7 @@ import onnx_graphsurgeon as gs
 
 from .autodiff.emit import Emit, Sym
 from .autodiff.engine import backward
+from .autodiff.rows import RowEmit
 from .autodiff.rules import Rule
 from .autodiff.rulesets import GRADIENT, TRUE_GRADIENT, Rules
 from .autodiff.seeds import SEEDS, Seed, logit
@@ -41,10 +42,12 @@ def build(
     rules: Rules = TRUE_GRADIENT,
     keep: Sequence[str] = (),
     thrifty: bool = True,
+    rows: bool = False,
 ) -> Plan:
     """A plan for `needs` that also keeps the outputs named; where no gradient is asked for, none is computed.
 
-    A `thrifty` plan reaches the same numbers by less arithmetic than the file asks for.
+    A `thrifty` plan reaches the same numbers by less arithmetic than the file asks for. One with `rows` takes a single
+    image and any number of targets, also where images share an axis with windows or heads.
     """
     architecture = reading.architecture
     graph = reading.graph.copy()
@@ -63,7 +66,7 @@ def build(
     if at or heads or needs.attention_relevance:
         relevance = Rules(needs.attention_relevance).table() if needs.attention_relevance else {}
         seen = replace(reading, facts=facts)
-        added = _differentiate(graph, seen, source.opset, at, heads, score, table, relevance)
+        added = _differentiate(graph, seen, source.opset, at, heads, score, table, relevance, rows)
         outputs += [added.chosen, *added.gradients.values(), *added.readouts.values(), *added.relevances.values()]
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
@@ -138,14 +141,14 @@ class _Added:
 
 def _differentiate(
     graph: gs.Graph, reading: Reading, opset: Mapping[str, int], at: Sequence[str], heads: Heads,
-    score: str | Seed, table: Mapping[str, Rule], relevance: Mapping[str, Rule],
+    score: str | Seed, table: Mapping[str, Rule], relevance: Mapping[str, Rule], rows: bool,
 ) -> _Added:  # fmt: skip
     """Append the choice of the class and the backward pass; all heads get the gradient of the model's own scores."""
     architecture, facts = reading.architecture, dict(reading.facts)
     for _, written in heads.values():
         facts |= written
     build_seed = score if callable(score) else named_seed(architecture, score)
-    emit = Emit(graph, facts, opset["ai.onnx"])
+    emit = (RowEmit if rows else Emit)(graph, facts, opset["ai.onnx"])
     logits = emit.sym(architecture.logits)
     target = _input(emit, TARGET, TensorFact((None,), np.dtype(np.int64)))
     inputs = {TARGET: np.full(1, AUTOMATIC, np.int64)}
@@ -153,6 +156,8 @@ def _differentiate(
     if architecture.task == "segmentation":
         region = _input(emit, REGION, TensorFact((None, *logits.dims[2:]), np.dtype(np.float32)))
         inputs[REGION] = np.full((1, 1, 1), AUTOMATIC, np.float32)
+    if isinstance(emit, RowEmit):
+        target, region = emit.per_row(target), region and emit.per_row(region)
     seed, chosen = build_seed(emit, logits, target, region)
     found = backward(emit, of=architecture.logits, seed=seed, at=at, rules=table) if at else {}
     own = {name: backward(emit, of=of, seed=seed, at=[name], rules=table)[name] for name, (of, _) in heads.items()}

@@ -22,8 +22,13 @@ def run(
     targets: Sequence[int | None] | None = None,
     regions: Sequence[Array | None] | None = None,
 ) -> list[Trace]:
-    """Run a batch (B, channels, H, W); a target of None is the predicted class, a region of None its pixels."""
+    """Run a batch (B, channels, H, W); a target of None is the predicted class, a region of None its pixels.
+
+    One image with several targets is passed forward once: their traces share its values, and every gradient has a row
+    for each of them. Whether a graph can do that is for `sharing` to know.
+    """
     batch = len(images)
+    rows = len(targets or images)
     feeds = {architecture.input: images if architecture.input_layout == "bchw" else images.transpose(0, 2, 3, 1)}
     if plan.target_input is not None:
         chosen = [AUTOMATIC if target is None else target for target in targets or [None] * batch]
@@ -40,19 +45,21 @@ def run(
     if not np.isfinite(logits).all():
         raise ModelError("the model's scores for this image are not finite numbers; its weights or input are unsound")
     layouts = _layouts(architecture)
-    values, gradients, readouts, relevances = (_canonical(part, outputs, layouts, batch) for part in shown)
+    values = _canonical(plan.values, outputs, layouts, batch)
+    gradients, readouts, relevances = (_canonical(part, outputs, layouts, rows) for part in shown[1:])
     explained = outputs[plan.target_output] if plan.target_output else _chosen(targets, logits)
+    places = range(rows) if rows == batch else [0] * rows  # of the image that each row is about
     return [
         Trace(
             input=read_only(images[i]),
             logits=read_only(logits[i]),
-            target=int(explained[i]),
+            target=int(explained[row]),
             values=_of_image(values, i),
-            gradients=_of_image(gradients, i),
-            readouts=_of_image(readouts, i),
-            relevances=_of_image(relevances, i),
+            gradients=_of_image(gradients, row),
+            readouts=_of_image(readouts, row),
+            relevances=_of_image(relevances, row),
         )
-        for i in range(batch)
+        for row, i in enumerate(places)
     ]
 
 
@@ -61,17 +68,24 @@ def _of_image(arrays: Mapping[str, Array], i: int) -> Mapping[str, Array]:
 
 
 def _chosen(targets: Sequence[int | None] | None, logits: Array) -> list[int]:
-    """The classes asked for; nothing is differentiated here, so the graph does not choose."""
-    wanted = targets or [None] * len(logits)
-    return [int(best) if target is None else target for target, best in zip(wanted, predicted(logits), strict=True)]
+    """The classes asked for, by number or place as the seeds have it; nothing is differentiated, no graph chooses."""
+    wanted = [AUTOMATIC if target is None else target for target in targets or [None] * len(logits)]
+    order = np.argsort(-_strength(logits), axis=1, kind="stable")
+    rows = np.broadcast_to(order, (len(wanted), order.shape[1]))
+    return [target if target >= 0 else int(row[-1 - target]) for target, row in zip(wanted, rows, strict=True)]
 
 
 def predicted(logits: Array) -> Array:
     """The predicted class of each image; for segmentation the class with most predicted pixels."""
+    return np.asarray(_strength(logits).argmax(axis=1))
+
+
+def _strength(logits: Array) -> Array:
+    """(B, classes): logits, or how many pixels each class won."""
     if logits.ndim == 2:
-        return np.asarray(logits.argmax(axis=1))
+        return logits
     pixels = logits.argmax(axis=1).reshape(len(logits), -1)
-    return np.array([np.bincount(row, minlength=logits.shape[1]).argmax() for row in pixels])
+    return np.stack([np.bincount(row, minlength=logits.shape[1]) for row in pixels])
 
 
 def _layouts(architecture: Architecture) -> dict[str, str]:

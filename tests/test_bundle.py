@@ -96,6 +96,20 @@ def test_target_is_an_input_with_a_default(session):
     assert not np.allclose(chosen["gradskip/block01/gradient"][0], outputs["gradskip/block01/gradient"][0])
 
 
+def test_one_image_can_have_several_targets(session):
+    """By number or by place; values are shown once, gradients for each."""
+    feeds = {"image": images()[:1], "target": np.array([4, -2, -1], np.int64)}
+    names = ["logits", "gradskip/target", "gradskip/block01/gradient", "gradskip/block01/output"]
+    logits, target, gradients, tokens = session.run(names, feeds)
+
+    assert target.tolist() == [4, np.argsort(logits[0])[-2], logits[0].argmax()]
+    assert len(gradients) == 3
+    assert len(tokens) == 1
+    for wanted, gradient in zip(target, gradients, strict=True):
+        (alone,) = session.run(names[2:3], feeds | {"target": np.array([wanted], np.int64)})
+        np.testing.assert_allclose(gradient, alone[0], **ROUNDING)
+
+
 def test_gradients_by_finite_differences(plain, session):
     """The gradient at the first block output predicts what the rest of the model does with a small push."""
     source = load(plain.SerializeToString())

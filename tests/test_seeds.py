@@ -62,11 +62,12 @@ def expected(task: str, score: str, z: Array, target: Array, region: Array) -> t
         wanted = int(target[image % len(target)])
         shown = logits if score == "logit" else torch.softmax(logits, 0)
         if task == "classification":
-            c = wanted if wanted >= 0 else int(logits.argmax())
+            c = wanted if wanted >= 0 else int(logits.argsort(descending=True)[-1 - wanted])
             value = shown[c]
         else:
             predicted = logits.argmax(0)
-            c = wanted if wanted >= 0 else int(torch.bincount(predicted.flatten(), minlength=CLASSES).argmax())
+            pixels = torch.bincount(predicted.flatten(), minlength=CLASSES)
+            c = wanted if wanted >= 0 else int(pixels.argsort(descending=True, stable=True)[-1 - wanted])
             weights = torch.tensor(region[image % len(region)]).double().expand(HEIGHT, WIDTH)
             weights = (predicted == c).double() if (weights < 0).any() else weights
             weights = torch.ones(HEIGHT, WIDTH).double() if weights.sum() == 0 else weights
@@ -85,7 +86,7 @@ MASK = (RNG.uniform(size=(3, HEIGHT, WIDTH)) > 0.5).astype(np.float32)
 SOME_NEGATIVE = MASK.copy()
 SOME_NEGATIVE[1, 0, 0] = -1
 EMPTY = MASK * np.asarray([1, 0, 1], np.float32)[:, None, None]
-TARGETS = [np.asarray(t) for t in ([-1], [2], [0, 1, 2], [-1, 3, 0])]
+TARGETS = [np.asarray(t) for t in ([-1], [2], [0, 1, 2], [-1, 3, 0], [-2, 1, -4])]
 
 
 @pytest.mark.parametrize("opset", [13, 18, 20])
@@ -127,3 +128,19 @@ def test_the_element_type_follows_the_logits() -> None:
     )
     assert got["seed"].dtype == np.float16
     assert np.isfinite(got["seed"]).all()
+
+
+@pytest.mark.parametrize("task", ["classification", "segmentation"])
+def test_one_image_can_have_several_targets(task: str) -> None:
+    z, wanted = (Z2 if task == "classification" else Z4)[:1], np.asarray([-1, 3, -2, 0])
+    got = run(seeded(task, "probability"), ["seed", "chosen"], {"z": z, "target": wanted, "region": AUTO})
+    seed, chosen = expected(task, "probability", np.repeat(z, 4, axis=0), wanted, AUTO)
+    assert got["chosen"].tolist() == chosen.tolist()
+    np.testing.assert_allclose(got["seed"], seed, atol=CLOSE)
+
+
+def test_a_place_that_does_not_exist_is_the_first() -> None:
+    feeds = {"z": Z2[:1], "target": np.asarray([-5, -1000, -4]), "region": AUTO}
+    assert run(seeded("classification", "logit"), ["chosen"], feeds)["chosen"].tolist() == [
+        int(Z2[0].argmax()), int(Z2[0].argmax()), int(Z2[0].argmin()),
+    ]  # fmt: skip

@@ -11,11 +11,15 @@ from gradskip_onnx.autodiff.emit import Emit, Sym
 from gradskip_onnx.errors import UnsupportedModelError
 
 Seed = Callable[[Emit, Sym, Sym, Sym | None], tuple[Sym, Sym]]
+RANKED = 5  # classes that can be asked for by their place among the likeliest
 
 
 def class_logit(_emit: Emit, logits: Sym, target: Sym, _region: Sym | None = None) -> tuple[Sym, Sym]:
-    """The logit of the class. Logits (B, C); target (B,) or (1,), negative: the class with the largest logit."""
-    chosen = choose(target, argmax(logits, 1))
+    """The logit of the class. Logits (B, C); target (B,) or (1,), negative: by its place among the largest logits.
+
+    One image can have several targets: then the gradient has a row for each of them.
+    """
+    chosen = choose(target, logits)
     return one_hot(chosen, logits), chosen
 
 
@@ -39,12 +43,12 @@ def logit(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tu
 def region_share(logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
     """Each pixel's share of the score (B, 1, h, w), and the class.
 
-    Logits (B, C, h, w); target negative: the class with most predicted pixels. Region: pixel weights that broadcast
+    Logits (B, C, h, w); target negative: by its place among the most predicted. Region: pixel weights that broadcast
     to (B, h, w); if any is negative, or there is no region, the pixels predicted as the class. All pixels where the
     weights add up to nothing.
     """
     predicted = argmax(logits, 1)  # (B, h, w)
-    chosen = choose(target, argmax(pixels_per_class(predicted, logits), 1))
+    chosen = choose(target, pixels_per_class(predicted, logits))
     of_class = predicted.equals(chosen.unsqueeze(1, 2)).cast(np.float32)
     weights = of_class
     if region is not None:
@@ -79,9 +83,19 @@ def argmax(x: Sym, axis: int) -> Sym:
     return x.emit.op("ArgMax", x, dims=dims, dtype=np.int64, axis=axis, keepdims=0)
 
 
-def choose(target: Sym, predicted: Sym) -> Sym:
-    """The class asked for, or the predicted one where the target is negative. (B,)"""
-    return (target < 0).where(predicted, target)
+def choose(target: Sym, strength: Sym) -> Sym:
+    """The class asked for: by its number, or by its place, -1 the strongest, -2 the next; -1 if the place is too far.
+
+    Strength (B, C), target and result (B,). Of equally strong classes the first comes first, as in ArgMax.
+    """
+    emit, count = target.emit, min(RANKED, strength.dims[1] or 1)
+    dims = (strength.dims[0], count)
+    _, order = emit.ops(
+        "TopK", strength.cast(np.float32), emit.ints([count]), dims=[dims, dims], dtypes=[np.float32, np.int64], axis=1
+    )
+    place = (target < -count).where(emit.const(0, np.int64), -1 - target)
+    here = place.unsqueeze(1).equals(emit.const(np.arange(count)[None], np.int64))
+    return (target < 0).where(here.where(order, 0).sum([1], keepdims=False), target)
 
 
 def one_hot(chosen: Sym, logits: Sym) -> Sym:
