@@ -42,14 +42,14 @@ class Outcome:
     task: Task = "classification"
 
 
-def plan_jobs(model: Path | None, images: Sequence[str]) -> tuple[Path | bytes, tuple[Job, ...]]:
-    """The model and the images with their file names, or the demo; nothing is opened yet."""
-    if model is None:
-        from gradskip_onnx.demo import demo_image, demo_model
+def plan_jobs(images: Sequence[str]) -> tuple[Job, ...]:
+    """The images with the names of their files, or that of the demo; nothing is opened yet."""
+    if not images:
+        from gradskip_onnx.demo import demo_image
 
-        return demo_model(), (Job(demo_image(), "demo"),)
+        return (Job(demo_image(), "demo"),)
     paths = expand(images)
-    return model, tuple(Job(path, stem) for path, stem in zip(paths, plan_stems(paths), strict=True))
+    return tuple(Job(path, stem) for path, stem in zip(paths, plan_stems(paths), strict=True))
 
 
 def run_jobs(
@@ -109,7 +109,7 @@ def _written(
         folder.claim(stems)
     task = explainer.architecture.task
     score = "the method's own" if request.own_score else request.score
-    subject = Subject(explainer.source.name, picture.name, picture.sha256, task, score, request.region_text)
+    subject = Subject(explainer.name, picture.name, picture.sha256, task, score, request.region_text)
     files, documents = [], []
     for stem, result in zip(stems, results, strict=True):
         files.append(folder.write(stem, result, picture.image, subject))

@@ -47,4 +47,4 @@ def evaluate(model: Path, data: str, methods: str, metrics: str, **given: Any) -
     voice = Voice(given["verbose"], given["quiet"], given["as_json"])
     evaluation = set_up(model, data, chosen, measured, voice, given)
     report = run(evaluation, voice, given, gflops=counted)
-    finish(report, voice, title=f"Methods on {evaluation.explainer.source.name}")
+    finish(report, voice, title=f"Methods on {evaluation.explainer.name}")

@@ -50,6 +50,12 @@ Examples:
 @verbosity_options
 def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bool, **given: Any) -> None:
     """Draw what MODEL looked at in images; without arguments, explain the embedded demo."""
+    if model is not None and not images:
+        raise click.UsageError("name at least one image, folder or pattern")
+    from gradskip_onnx.demo import demo_model
+    from gradskip_onnx.given import begun
+
+    file = begun(model or demo_model())  # hashing goes on while the rest is imported
     from gradskip_onnx.outputs import Folder
 
     from .batch import plan_jobs, run_jobs
@@ -57,19 +63,17 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     from .report import report, report_model
     from .request import check, chosen_method, list_options, load_explainer, read_request
 
-    if model is not None and not images:
-        raise click.UsageError("name at least one image, folder or pattern")
     if "help" in given["pairs"]:
         list_options(chosen_method(given))
         return
     voice = Voice(given["verbose"], given["quiet"], given["as_json"])
     request = read_request(given)
-    source, jobs = plan_jobs(model, images)
+    jobs = plan_jobs(images)
     folder = Folder(output, force or model is None)  # the demo may be run again
     folder.open()
     if not request.top:
         folder.claim(job.stem for job in jobs)
-    explainer = load_explainer(source, given)
+    explainer = load_explainer(file, given, len(jobs))
     check(explainer, request)
     report_model(voice, explainer)
     failures = 0

@@ -26,10 +26,10 @@ def inspect(model: Path, why: bool, size: tuple[int, int] | None, as_json: bool)
 
     Exits with 3 and a reason code if the model cannot be explained.
     """
-    from gradskip_onnx.bundle import notes
     from gradskip_onnx.errors import UnsupportedModelError
     from gradskip_onnx.graph.architecture import read
     from gradskip_onnx.graph.load import load
+    from gradskip_onnx.notes import notes
 
     from .console import Voice
     from .describe import mismatch_table, report, unsupported_document

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": (".evaluate", "Compare methods on a model and images: table, curves, pictures."),
     "methods": (".methods", "List the methods with their cost, or one with its options."),
     "study": (".study", "Repeat a study of the paper: gamma, alpha, quarters of the heads."),
+    "cache": (".cache", "Show or clear what is kept of models between calls."),
     "export": (".export", "Write a PyTorch model as ONNX, with its gradient graph."),
 }
 

@@ -55,6 +55,7 @@ device_options = stack(
     ),
     click.option("--require-device", is_flag=True, help="Fail (exit 4) instead of falling back to the CPU."),
     click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
+    click.option("--no-cache", is_flag=True, help="Read the model anew, and keep nothing of it."),
 )
 
 preprocess_options = stack(

@@ -36,7 +36,7 @@ def report_model(voice: Voice, explainer: Explainer) -> None:
     """What was loaded. (The provider is known after the first pass; asking before would open a second session.)"""
     read = explainer.architecture
     blocks = f"{len(read.blocks)} blocks, {read.grid[0]}x{read.grid[1]} tokens, {read.classes} classes"
-    voice.say(f"model     {explainer.source.name}: {read.task}, {blocks}")
+    voice.say(f"model     {explainer.name}: {read.task}, {blocks}")
     voice.detail(f"preprocessing: {explainer.preprocess}")
     voice.warn(explainer.warnings)
 

@@ -13,6 +13,7 @@ from gradskip_onnx import api
 from gradskip_onnx.api import Explainer, Explanation
 from gradskip_onnx.classes import find_class
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.given import Given
 from gradskip_onnx.labels import read_labels
 from gradskip_onnx.methods import DEFAULT, METHODS, Method
 from gradskip_onnx.repeats import Progress
@@ -21,6 +22,7 @@ from .inputs import Region, Target, read_region, read_target
 from .options import preprocess_flags, read_method_options
 
 TOP = 5
+FEW = 8  # images: so many must be explained before packing the weights pays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,8 +86,8 @@ def chosen_method(given: Mapping[str, Any]) -> Method:
     return find_method(given["method"] or ("gradskip" if papers else DEFAULT))
 
 
-def load_explainer(source: Path | bytes, given: dict[str, Any]) -> Explainer:
-    """Open the model with the settings given."""
+def load_explainer(source: Path | Given, given: dict[str, Any], images: int | None = None) -> Explainer:
+    """Open the model with the settings given, for so many images (or an open number)."""
     return api.load(
         source,
         given["device"],
@@ -94,6 +96,8 @@ def load_explainer(source: Path | bytes, given: dict[str, Any]) -> Explainer:
         preprocess=preprocess_flags(given) or None,
         labels=None if given["labels"] is None else read_labels(given["labels"]),
         size=given["size"],
+        frugal=images is not None and images <= FEW,
+        cache=not given["no_cache"],
     )
 
 
@@ -116,8 +120,6 @@ def check(explainer: Explainer, request: Request) -> None:
     read = explainer.architecture
     find_class(request.target, explainer.labels, read.classes)
     if read.input_dims[0] != 3:
-        raise InputError(
-            f"{explainer.source.name} takes {read.input_dims[0]} channels, an image has 3; use the Python call"
-        )
+        raise InputError(f"{explainer.name} takes {read.input_dims[0]} channels, an image has 3; use the Python call")
     if request.region is not None and read.task != "segmentation":
-        raise InputError(f"--region is for segmentation; {explainer.source.name} classifies the whole image")
+        raise InputError(f"--region is for segmentation; {explainer.name} classifies the whole image")

@@ -54,4 +54,4 @@ def study(name: str, model: Path, data: str, method: str, values: str | None, me
     reference = given["reference"] or (bases[0].label if bases[0].label in labels else labels[0])
     report = run(evaluation, voice, given | {"reference": reference}, gflops=counted)
     findings = row.findings(report, bases[0], chosen)
-    finish(report, voice, title=f"Study of {name} on {evaluation.explainer.source.name}", findings=findings)
+    finish(report, voice, title=f"Study of {name} on {evaluation.explainer.name}", findings=findings)

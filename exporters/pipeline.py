@@ -14,6 +14,7 @@ from gradskip_onnx import bundle
 from gradskip_onnx.errors import InputError, VerificationError
 from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.load import load as load_source
+from gradskip_onnx.mapped import weight_bytes
 from gradskip_onnx.types import Source
 
 from . import EXTRA, load
@@ -122,7 +123,7 @@ def _half_inside(module: torch.nn.Module) -> torch.nn.Module:
 
 def _as_source(model: onnx.ModelProto, scratch: Path) -> Source:
     """The traced model as the reader takes it; weights too large for one message go to a second file."""
-    if bundle.weight_bytes(model) < bundle.LARGEST_INLINE:
+    if weight_bytes(model) < bundle.LARGEST_INLINE:
         return load_source(model.SerializeToString())
     path = scratch / "model.onnx"
     onnx.save_model(model, path, save_as_external_data=True, location="model.onnx.data")

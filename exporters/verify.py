@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gradskip_onnx.bundle import EXPLAIN, KEY
+from gradskip_onnx.bundle import EXPLAIN
 from gradskip_onnx.graph.layouts import arrange
 from gradskip_onnx.graph.load import load
+from gradskip_onnx.notes import KEY
 from gradskip_onnx.runtime import predicted
 from gradskip_onnx.session import Session, open_session
 from gradskip_onnx.types import Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,24 +13,22 @@ import numpy as np
 from PIL import Image
 
 from . import heatmap, runtime
-from .autodiff.seeds import RANKED
-from .bundle import notes
+from .autodiff.seeds import RANKED, named_seed
+from .cache import default as default_cache
 from .classes import Candidate, find_class, rank
 from .errors import InputError, UnsupportedModelError
-from .graph.architecture import Reading, read
-from .graph.load import load as load_source
-from .graph.shorten import Short
-from .graph.shorten_proof import proven_short
+from .given import Given, given
 from .images import Picture, open_picture, upright_rgb
 from .methods import DEFAULT, METHODS, Method
-from .plan import build, named_seed
+from .model import Model, Sizes, open_model
+from .notes import notes
 from .preprocess import Geometry, Preprocess, Size, prepare, resolve
 from .regions import Region, weigh
 from .repeats import Progress, Repeats, Request
-from .session import Session, open_session
+from .session import Session
 from .sharing import Sharing
 from .sidecar import beside
-from .types import Architecture, Array, Needs, Plan, Relevance, Source, Trace
+from .types import Architecture, Array, Needs, Relevance, Trace
 
 MOST_AT_ONCE = 8  # images in one run: memory stays flat however many are given
 TOP = 5
@@ -55,25 +53,32 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explainer:
-    """A model that has been read; sessions are opened when first needed and kept."""
+    """A model, and how images become its input."""
 
-    source: Source
-    architecture: Architecture
+    model: Model
     preprocess: Preprocess
     labels: tuple[str, ...]
     warnings: tuple[str, ...]
-    reading: Reading
-    device: str = "auto"
-    require_device: bool = False
-    threads: int | None = None
-    opened: dict[Request, tuple[Plan, Session]] = field(default_factory=dict)
-    shortened: list[tuple[Short, Session] | UnsupportedModelError] = field(default_factory=list)  # none yet, or one
     shared: Sharing = field(default_factory=Sharing)
+
+    @property
+    def name(self) -> str:
+        """Of the file."""
+        return self.model.name
+
+    @property
+    def sha256(self) -> str:
+        """Of the file and of the weight files beside it."""
+        return self.model.portrait.sha256
+
+    @property
+    def architecture(self) -> Architecture:
+        return self.model.architecture
 
     @property
     def provider(self) -> str:
         """The provider that really runs the model."""
-        _, session = next(iter(self.opened.values()), None) or self._open(Request(Needs()))
+        _, session = next(iter(self.model.opened.values()), None) or self.model.open(Request(Needs()))
         return session.provider
 
     @overload
@@ -196,7 +201,7 @@ class Explainer:
         for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):
             began = time.perf_counter()
             pixels = None if regions is None else regions[at]
-            asked = Repeats(self._again, trace, pixels, request, self._shortened, progress)
+            asked = Repeats(self._again, trace, pixels, request, self.model.shorten, progress)
             relevance = row.run(trace, self.architecture, settings, asked)
             placed = geometry.place(heatmap.resize(relevance.scores, self.architecture.input_dims[1:]))
             ranked = rank(trace.logits, self.labels, TOP, trace.target)
@@ -210,7 +215,7 @@ class Explainer:
                     preprocess=self.preprocess,
                     geometry=geometry,
                     provider=session.provider,
-                    model_sha256=self.source.sha256,
+                    model_sha256=self.sha256,
                     timings={**timings, "propagate": time.perf_counter() - began},
                     warnings=self.warnings + session.warnings,
                 )
@@ -221,7 +226,7 @@ class Explainer:
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: Request
     ) -> tuple[list[Trace], Session, dict[str, float]]:
         began = time.perf_counter()
-        _, session = self._open(request)
+        _, session = self.model.open(request)
         opened = time.perf_counter()
         traces = self._together(images, targets, regions, request) or self._each(images, targets, regions, request)
         return traces, session, {"open": opened - began, "run": (time.perf_counter() - opened) / len(traces)}
@@ -230,21 +235,20 @@ class Explainer:
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: Request
     ) -> list[Trace] | None:
         """Several classes of one image from one forward pass, where this model allows it."""
-        fact = self.reading.facts[self.architecture.input]
-        if len(targets) == len(images) or fact.dims[0] is not None:
+        model = self.model
+        if len(targets) == len(images) or model.image.dims[0] is not None:
             return None
         return self.shared.run(
-            images.astype(fact.dtype), targets, regions, request, self.architecture, self._open, self._open_rows
+            images.astype(model.image.dtype), targets, regions, request, self.architecture, model.open, model.open_rows
         )
 
     def _each(
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: Request
     ) -> list[Trace]:
         """Images in one batch; several classes of one image are several copies of it."""
-        plan, session = self._open(request)
+        plan, session = self.model.open(request)
         images = np.repeat(images, len(targets) // len(images), axis=0)
-        fixed = self.reading.facts[self.architecture.input].dims[0]
-        dtype = self.reading.facts[self.architecture.input].dtype
+        fixed, dtype = self.model.image.dims[0], self.model.image.dtype
         traces: list[Trace] = []
         for start in range(0, len(images), fixed or len(images)):
             part = slice(start, start + (fixed or len(images)))
@@ -261,49 +265,12 @@ class Explainer:
     ) -> list[Trace]:
         return self._run(images, targets, regions, request)[0]
 
-    def _open(self, request: Request) -> tuple[Plan, Session]:
-        """The plan and session for a request; made once."""
-        if request not in self.opened:
-            plan = build(self.source, self.reading, request.needs, score=request.score, rules=request.rules)
-            session = open_session(
-                plan.model, plan.folder, self.device, require_device=self.require_device, threads=self.threads
-            )
-            self.opened[request] = replace(plan, model=type(plan.model)()), session  # the session has its own copy
-        return self.opened[request]
-
-    def _open_rows(self, request: Request) -> tuple[Plan, Session]:
-        """The same for one image and several classes, where the plan for one class does not serve them."""
-        plan = build(self.source, self.reading, request.needs, score=request.score, rules=request.rules, rows=True)
-        session = open_session(
-            plan.model, plan.folder, self.device, require_device=self.require_device, threads=self.threads
-        )
-        return replace(plan, model=type(plan.model)()), session
-
-    def _shortened(self, trace: Trace) -> tuple[Short, Session]:
-        """The model behind its positional embedding, for any number of tokens; made or refused once."""
-        if not self.shortened:
-            try:
-                self.shortened.append(self._shorten(trace))
-            except UnsupportedModelError as refusal:
-                self.shortened.append(refusal)
-        (found,) = self.shortened
-        if isinstance(found, UnsupportedModelError):
-            raise found
-        return found
-
-    def _shorten(self, trace: Trace) -> tuple[Short, Session]:
-        short = proven_short(self.source, self.reading, trace)
-        session = open_session(
-            short.model, short.folder, self.device, require_device=self.require_device, threads=self.threads
-        )
-        return replace(short, model=type(short.model)()), session
-
     def _regions(self, region: Region | None, geometries: Sequence[Geometry]) -> list[Array] | None:
         if region is None:
             return None
         if self.architecture.task != "segmentation":
             raise InputError("a region can be explained for segmentation only; this model classifies the whole image")
-        rows, columns = (int(size or 0) for size in self.reading.facts[self.architecture.logits].dims[2:])
+        rows, columns = (int(size or 0) for size in self.model.portrait.scores.dims[2:])
         return [weigh(region, geometry, (rows, columns)) for geometry in geometries]
 
 
@@ -322,7 +289,7 @@ def _settings(row: Method, options: Mapping[str, Any]) -> Any:
 
 
 def load(
-    model: str | os.PathLike[str] | bytes,
+    model: str | os.PathLike[str] | bytes | Given,
     device: str = "auto",
     *,
     require_device: bool = False,
@@ -330,28 +297,32 @@ def load(
     preprocess: Preprocess | Mapping[str, Any] | None = None,
     labels: Sequence[str] | None = None,
     size: Size | None = None,
+    frugal: bool = False,
+    cache: bool = True,
 ) -> Explainer:
-    """Read a model from a path or bytes; `preprocess` replaces what the file says, in whole or (a mapping) in part."""
-    source = load_source(model)
-    told = notes(source)
-    near = beside(None if isinstance(model, bytes) else Path(model))
+    """Read a model from a path or bytes; `preprocess` replaces what the file says, in whole or (a mapping) in part.
+
+    `frugal` saves memory and the time to start, for few images. With `cache` what was found in a file is kept for the
+    next time; the environment variable GRADSKIP_CACHE names the folder, or is `off`.
+    """
     flags = {} if preprocess is None or isinstance(preprocess, Preprocess) else dict(preprocess)
-    known = preprocess if isinstance(preprocess, Preprocess) else told.preprocess
-    guess = size or flags.get("size") or getattr(known or near.preprocess, "size", None)
-    reading = read(source, size=guess, outputs=told.forward_outputs)
-    chosen, assumed = resolve(
-        flags=flags, metadata=known, sidecar=near.preprocess, input_size=reading.architecture.input_dims[1:]
-    )
-    names = tuple(labels if labels is not None else told.labels or near.labels)
-    warnings = [*told.warnings, *near.warnings, *assumed]
-    if names and len(names) != reading.architecture.classes:
-        warnings.append(
-            f"{len(names)} labels for {reading.architecture.classes} classes: some have no name, or a wrong one"
-        )
-    return Explainer(
-        source=source, architecture=reading.architecture, preprocess=chosen, labels=names, warnings=tuple(warnings),
-        reading=reading, device=device, require_device=require_device, threads=threads,
+    told = preprocess if isinstance(preprocess, Preprocess) else None
+    file = model if isinstance(model, Given) else given(model)
+    near = beside(file.asked)
+    sizes = Sizes(size or flags.get("size") or getattr(told, "size", None), getattr(near.preprocess, "size", None))
+    opened = open_model(
+        file, sizes, default_cache() if cache else None,
+        device=device, require_device=require_device, threads=threads, frugal=frugal,
     )  # fmt: skip
+    said, read = opened.portrait.notes, opened.architecture
+    chosen, assumed = resolve(
+        flags=flags, metadata=told or said.preprocess, sidecar=near.preprocess, input_size=read.input_dims[1:]
+    )
+    names = tuple(labels if labels is not None else said.labels or near.labels)
+    warnings = [*said.warnings, *near.warnings, *assumed]
+    if names and len(names) != read.classes:
+        warnings.append(f"{len(names)} labels for {read.classes} classes: some have no name, or a wrong one")
+    return Explainer(opened, chosen, names, tuple(warnings))
 
 
 @overload
@@ -376,5 +347,8 @@ def explain(
 
 def inspect(model: str | os.PathLike[str] | bytes, *, size: Size | None = None) -> Architecture:
     """What the graph of a model turns out to be, every claim proven on a probe input."""
+    from .graph.architecture import read
+    from .graph.load import load as load_source
+
     source = load_source(model)
     return read(source, size=size, outputs=notes(source).forward_outputs).architecture

@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +20,17 @@ from onnx import helper
 
 from .errors import InputError
 from .graph.architecture import Reading
+from .mapped import lies_elsewhere, weight_bytes
+from .notes import FORMAT, KEY
 from .plan import build
 from .preprocess import Preprocess
 from .types import Architecture, Needs, Plan, Source
 from .version import __version__
 
-KEY = "gradskip_onnx"
-FORMAT = 1
 EXPLAIN = "explain"  # bool input, default true; false: only the forward pass is computed
 EVERYTHING = Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")
 LARGEST_INLINE = 1_500_000_000  # bytes of weights; a protobuf file ends at 2 GiB and the graph needs room too
 BLOCK_OUTPUTS = {"attention": "attention", "input": "tokens_in", "output": "tokens_out"}
-
-
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """What a file says about itself; all of it may be missing."""
-
-    preprocess: Preprocess | None = None
-    labels: tuple[str, ...] = ()
-    forward_outputs: tuple[str, ...] | None = None  # outputs that are not ours; None: all are the model's own
-    warnings: tuple[str, ...] = ()
 
 
 def annotate(
@@ -61,25 +51,6 @@ def annotate(
     kept = {entry.key: entry.value for entry in model.metadata_props if entry.key != KEY}
     helper.set_model_props(model, kept | {KEY: json.dumps(document, sort_keys=True)})
     return model
-
-
-def notes(source: Source) -> Notes:
-    """Read the description back; a file is untrusted, so what cannot be used becomes a warning."""
-    text = next((entry.value for entry in source.model.metadata_props if entry.key == KEY), None)
-    if text is None:
-        return Notes()
-    try:
-        document = json.loads(text)
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise ValueError(f"format {FORMAT} is expected; written by another version?")
-        stored = document.get("preprocess")
-        preprocess = None if stored is None else Preprocess.from_json(stored)
-        labels = tuple(str(label) for label in document.get("labels") or ())
-        outputs = document.get("forward_outputs")
-        forward = None if outputs is None else tuple(str(name) for name in outputs)
-    except (ValueError, TypeError, RecursionError, InputError) as broken:
-        return Notes(warnings=(f"metadata {KEY!r} of {source.name} was ignored: {broken}",))
-    return Notes(preprocess, labels, forward)
 
 
 def assemble(
@@ -188,11 +159,6 @@ def _info(name: str, kind: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, None)
 
 
-def weight_bytes(model: onnx.ModelProto) -> int:
-    """Bytes of weights inside a model; `ByteSize` of the whole fails above 2 GiB."""
-    return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-
-
 def save(model: onnx.ModelProto, path: Path, *, folder: Path | None = None, force: bool = False) -> list[Path]:
     """Write a model whole or not at all; weights go into a second file where one cannot hold them.
 
@@ -200,10 +166,10 @@ def save(model: onnx.ModelProto, path: Path, *, folder: Path | None = None, forc
     """
     if path.exists() and not force:
         raise InputError(f"{path} exists already; choose another name or give --force")
-    external = any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer)
+    external = any(lies_elsewhere(tensor) for tensor in model.graph.initializer)
+    apart = external or weight_bytes(model) > LARGEST_INLINE
     if external:
         onnx.load_external_data_for_model(model, str(folder))
-    apart = external or weight_bytes(model) > LARGEST_INLINE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".gradskip-") as scratch:

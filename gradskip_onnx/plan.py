@@ -10,12 +10,13 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
+from .autodiff.choice import TRUE_GRADIENT, Rules
 from .autodiff.emit import Emit, Sym
 from .autodiff.engine import backward
 from .autodiff.rows import RowEmit
 from .autodiff.rules import Rule
-from .autodiff.rulesets import GRADIENT, TRUE_GRADIENT, Rules
-from .autodiff.seeds import SEEDS, Seed, logit
+from .autodiff.rulesets import GRADIENT
+from .autodiff.seeds import Seed, logit, named_seed
 from .errors import InputError
 from .graph.architecture import Reading
 from .graph.assemble import assemble
@@ -23,10 +24,9 @@ from .graph.commute import OPERATORS, mix_before_enlarging
 from .graph.layouts import axes_of
 from .graph.narrow import narrow, wanted
 from .graph.repeat_head import readable, repeat_head
-from .types import Architecture, Block, Needs, Plan, Source, TensorFact
+from .types import AUTOMATIC, Block, Instrumented, Needs, Source, TensorFact
 
 TARGET, REGION = "target", "region"
-AUTOMATIC = -1  # the default of both: the predicted class, the pixels predicted as the class
 DEFAULTS_IR = 4  # the first ONNX file version in which an input may have a default value
 VALUES = ("attention", "tokens_in", "tokens_out", "branch", "normed")
 OF: Mapping[str, slice] = {"": slice(0, 0), "first": slice(0, 1), "last": slice(-1, None), "all": slice(None)}
@@ -43,7 +43,7 @@ def build(
     keep: Sequence[str] = (),
     thrifty: bool = True,
     rows: bool = False,
-) -> Plan:
+) -> Instrumented:
     """A plan for `needs` that also keeps the outputs named; where no gradient is asked for, none is computed.
 
     A `thrifty` plan reaches the same numbers by less arithmetic than the file asks for. One with `rows` takes a single
@@ -75,7 +75,7 @@ def build(
             fact = reading.facts[tensor.name]
             tensor.dtype, tensor.shape = fact.dtype, list(fact.dims)
     graph.cleanup().toposort()
-    return Plan(
+    return Instrumented(
         model=_finish(graph, source, added.inputs),
         folder=source.folder,
         logits=architecture.logits,
@@ -171,14 +171,6 @@ def _differentiate(
         relevances={name: sym.name for name, sym in handed.items()},
         chosen=chosen.name,
     )
-
-
-def named_seed(architecture: Architecture, score: str) -> Seed:
-    """The score that users call by this name."""
-    if (architecture.task, score) not in SEEDS:
-        known = sorted(name for task, name in SEEDS if task == architecture.task)
-        raise InputError(f"unknown score {score!r} for {architecture.task}; known: {', '.join(known)}")
-    return SEEDS[architecture.task, score]
 
 
 def _input(emit: Emit, name: str, fact: TensorFact) -> Sym:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .autodiff.rulesets import TRUE_GRADIENT, Rules
+from .autodiff.choice import TRUE_GRADIENT, Rules
 from .autodiff.seeds import Seed
 from .errors import ModelError
-from .graph.shorten import Short
-from .graph.shorten_proof import ask
 from .session import Session
 from .types import Array, Needs, Trace
+
+if TYPE_CHECKING:
+    from .graph.shorten import Short
 
 AT_ONCE = 32  # images of a forward pass
 GRADIENTS_AT_ONCE = 8  # of a pass whose tensors are looked at: they must be held
@@ -30,7 +32,7 @@ class Request:
 
 Run = Callable[[Array, Sequence[int | None], Sequence[Array] | None, Request], list[Trace]]
 Progress = Callable[[int], None]  # told, after each batch, how many passes it was
-Shorten = Callable[[Trace], tuple[Short, Session]]
+Shorten = Callable[[Trace], "tuple[Short, Session]"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +68,8 @@ class Repeats:
 
     def without_tokens(self, keep: Array) -> Array:
         """Sequences of one length share a batch."""
+        from .graph.shorten_proof import ask
+
         short, session = self.shorten(self.trace)
         tokens = self.trace.values[short.entrance.tokens_in]
         counts = keep.sum(axis=1)

@@ -9,9 +9,8 @@ import numpy as np
 
 from .errors import ModelError
 from .graph.layouts import arrange
-from .plan import AUTOMATIC
 from .session import Session
-from .types import Architecture, Array, Plan, Trace, read_only
+from .types import AUTOMATIC, Architecture, Array, Plan, Trace, read_only
 
 
 def run(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import DeviceError, InputError, ModelError
+from .mapped import Place, place_of
 from .types import EMPTY, Array
 
 if TYPE_CHECKING:
@@ -55,12 +56,33 @@ def open_session(
     require_device: bool = False,
     threads: int | None = None,
     optimise: bool = True,
+    frugal: bool = False,
     lent: Mapping[str, Array] = EMPTY,
 ) -> Session:
-    """Open `model` on `device`: auto, cpu or cuda[:N].
+    """Open `model`; weights in files lie in `folder`, but for those in `lent`."""
+    places = [place for tensor in model.graph.initializer if tensor.name not in lent and (place := place_of(tensor))]
+    return open_bytes(
+        model.SerializeToString(), places, folder, device, require_device=require_device, threads=threads,
+        optimise=optimise, frugal=frugal, lent=lent,
+    )  # fmt: skip
 
-    External weights are looked up in `folder`, but for those in `lent`. Without `optimise` the model is run as it is
-    written, by a session that takes little memory and little time to open.
+
+def open_bytes(
+    model: bytes,
+    places: Sequence[Place] = (),
+    folder: Path | None = None,
+    device: str = "auto",
+    *,
+    require_device: bool = False,
+    threads: int | None = None,
+    optimise: bool = True,
+    frugal: bool = False,
+    lent: Mapping[str, Array] = EMPTY,
+) -> Session:
+    """Open a written model on `device`: auto, cpu or cuda[:N]; `places` are those of its weights in files of `folder`.
+
+    A `frugal` session takes little memory and little time to open, and a little longer for each run. Without `optimise`
+    the model is also run as it is written.
     """
     ort = _import_runtime()
     providers, warnings = _providers(device, ort.get_available_providers(), require_device)
@@ -68,19 +90,25 @@ def open_session(
     options.log_severity_level = QUIET
     if threads is not None:
         options.intra_op_num_threads = threads
-    if not optimise:
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.enable_cpu_mem_arena = False  # opened to look at, run a few times: memory counts, not speed
+    if frugal or not optimise:
+        options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of every weight
+    if not optimise:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED  # shapes first, then what they are of is freed
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # NumPy computes between the runs
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
-    held = tuple(ort.OrtValue.ortvalue_from_numpy(value) for value in lent.values())
+    held = [ort.OrtValue.ortvalue_from_numpy(value) for value in lent.values()]
     if held:
-        options.add_external_initializers(list(lent), list(held))
+        options.add_external_initializers(list(lent), held)
+    if providers == [CPU]:
+        for place in places:
+            held.append(ort.OrtValue.ortvalue_from_numpy(place.array(folder)))
+            options.add_initializer(place.name, held[-1])  # is read in place, where external ones are copied
     try:
-        handle = ort.InferenceSession(model.SerializeToString(), options, providers=providers)
+        handle = ort.InferenceSession(model, options, providers=providers)
     except _runtime_errors() as failure:
         raise ModelError(f"ONNX Runtime cannot load the model: {_first_line(failure)}") from failure
     provider = handle.get_providers()[0]
@@ -89,7 +117,7 @@ def open_session(
         if require_device:
             raise DeviceError(f"device {device!r} was required: {message}")
         warnings = (*warnings, message)
-    return Session(handle, provider, warnings, held)
+    return Session(handle, provider, warnings, tuple(held))
 
 
 def _import_runtime() -> Any:

@@ -21,6 +21,7 @@ Task = Literal["classification", "segmentation"]
 Which = Literal["", "first", "last", "all", "walked"]
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
+AUTOMATIC = -1  # as a target the predicted class, as a region the pixels predicted as the class
 
 
 def read_only(array: Array) -> Array:
@@ -32,7 +33,7 @@ def read_only(array: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A model file as it was given; external weights stay in `folder` until somebody needs them."""
+    """A model file as it was given; large weights stay in files of `folder` until somebody needs them."""
 
     name: str
     sha256: str
@@ -40,6 +41,7 @@ class Source:
     model: onnx.ModelProto
     folder: Path | None = None
     given: onnx.ModelProto | None = None  # the file before it was converted to a newer opset, if it had to be
+    others: tuple[Path, ...] = ()  # weight files beside the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +155,8 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A copy of the model whose outputs are what a method needs; maps go from model tensor to output name."""
+    """How to ask a model that shows what a method needs; maps go from model tensor to output name."""
 
-    model: onnx.ModelProto
-    folder: Path | None
     logits: str
     values: Mapping[str, str]
     gradients: Mapping[str, str]
@@ -165,6 +165,14 @@ class Plan:
     target_input: str | None = None  # (B,) int64, negative: the predicted class
     region_input: str | None = None  # (B, h, w) float32 pixel weights, negative: the pixels predicted as the class
     target_output: str | None = None  # (B,) int64, the class whose score was differentiated
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Instrumented(Plan):
+    """A plan with the model it is for: a copy of the one given, whose outputs are what a method needs."""
+
+    model: onnx.ModelProto
+    folder: Path | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

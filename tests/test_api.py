@@ -161,10 +161,10 @@ def test_pictures_need_three_channels(picture):
 
 def test_sessions_are_opened_once(explainer, picture):
     explainer.explain(picture, method="gradskip")
-    before = dict(explainer.opened)
+    before = dict(explainer.model.opened)
     explainer.explain(picture, 1, method="gradskip", alpha=0.1)
 
-    assert explainer.opened == before
+    assert explainer.model.opened == before
 
 
 def test_probability_is_another_direction(explainer, picture):

@@ -18,7 +18,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("evaluation",),
     ("metrics", "datasets"),
     ("api",),
+    ("sharing", "model"),
+    ("kept",),
     ("outputs", "render", "colours", "bundle", "regions", "sidecar"),
+    ("notes",),
     ("heatmap", "preprocess", "classes", "labels", "images"),
     ("methods",),
     ("repeats",),
@@ -26,7 +29,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("plan",),
     ("autodiff", "graph"),
     ("session",),
-    ("demo", "types", "errors", "extras", "version"),
+    ("given",),
+    ("mapped",),
+    ("demo", "types", "errors", "extras", "version", "cache", "records"),
 )
 APART = {("autodiff", "graph"), ("graph", "autodiff"), ("metrics", "datasets"), ("metrics", "api")}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

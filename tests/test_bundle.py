@@ -16,6 +16,7 @@ from gradskip_onnx import bundle
 from gradskip_onnx.errors import InputError, ModelError
 from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.load import load
+from gradskip_onnx.notes import KEY, notes
 from gradskip_onnx.preprocess import Preprocess
 from tests.models import Vit, vit
 
@@ -146,8 +147,8 @@ def test_weights_are_stored_once(plain, whole):
 
 def test_description_is_read_back(whole):
     source = load(whole.SerializeToString())
-    told = bundle.notes(source)
-    document = json.loads({p.key: p.value for p in whole.metadata_props}[bundle.KEY])
+    told = notes(source)
+    document = json.loads({p.key: p.value for p in whole.metadata_props}[KEY])
 
     assert told.preprocess is not None
     assert told.preprocess.mean == PREPROCESS.mean
@@ -177,9 +178,9 @@ BROKEN = {
 def test_broken_description_is_a_warning(plain, text: str):
     model = onnx.ModelProto()
     model.CopyFrom(plain)
-    onnx.helper.set_model_props(model, {bundle.KEY: text})
+    onnx.helper.set_model_props(model, {KEY: text})
 
-    assert "ignored" in bundle.notes(load(model.SerializeToString())).warnings[0]
+    assert "ignored" in notes(load(model.SerializeToString())).warnings[0]
 
 
 def test_saving_is_atomic_and_needs_force(whole, tmp_path: Path):

@@ -60,7 +60,7 @@ def report(tmp_path) -> Report:
     (tmp_path / "timings.jsonl").write_text(
         "\n".join(
             json.dumps({"model": model, "method": "rollout", "images": 2, "seconds": seconds})
-            for model, seconds in ((evaluation.explainer.source.sha256, 3.0), ("another model", 50.0))
+            for model, seconds in ((evaluation.explainer.sha256, 3.0), ("another model", 50.0))
         )
         + '\n{"cut'
     )

@@ -12,7 +12,7 @@ import onnx
 import pytest
 import torch
 
-from gradskip_onnx.autodiff.rulesets import Rules
+from gradskip_onnx.autodiff.choice import Rules
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.evaluation.choices import choose_method
 from gradskip_onnx.evaluation.cost import prices

@@ -44,7 +44,7 @@ def test_extras():
     core = {re.split(r"[<>=]", entry)[0] for entry in PROJECT["project"]["dependencies"]}
     extras = PROJECT["project"]["optional-dependencies"]
 
-    assert core == {"numpy", "onnx", "onnx-graphsurgeon", "click", "rich", "Pillow"}
+    assert core == {"numpy", "onnx", "onnx-graphsurgeon", "click", "rich", "Pillow", "platformdirs"}
     assert [entry.split(">")[0] for entry in extras["cpu"]] == ["onnxruntime"]
     assert [entry.split(">")[0] for entry in extras["gpu"]] == ["onnxruntime-gpu"]
     assert {entry.split(">")[0] for entry in extras["export"]} >= {"torch", "timm", "transformers", "onnxscript"}

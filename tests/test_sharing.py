@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import gradskip_onnx
-from gradskip_onnx import api
 from gradskip_onnx.api import Explainer, Explanation
 from gradskip_onnx.demo import demo_image, demo_model
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.methods import METHODS
+from gradskip_onnx.model import Model
 from gradskip_onnx.plan import build
 from gradskip_onnx.repeats import Request
 from gradskip_onnx.session import Session, open_session
@@ -179,11 +179,11 @@ def test_a_file_with_a_fixed_batch_takes_a_pass_for_each(passes: list[int]) -> N
 
 
 def test_a_graph_that_gives_other_numbers_is_not_used(monkeypatch: pytest.MonkeyPatch, passes: list[int]) -> None:
-    def wrong(self: Explainer, request: Request) -> tuple[Plan, Session]:
+    def wrong(self: Model, request: Request) -> tuple[Plan, Session]:
         plan = build(self.source, self.reading, request.needs, score="probability", rows=True)
         return plan, open_session(plan.model, threads=1)
 
-    monkeypatch.setattr(api.Explainer, "_open_rows", wrong)
+    monkeypatch.setattr(Model, "open_rows", wrong)
     explainer = gradskip_onnx.load(MODELS["folded heads"](), threads=1)
     expected = one_by_one(explainer, image(explainer), targets(explainer), method="gradskip")
     for _ in range(2):

@@ -38,7 +38,7 @@ def entered(explainer: Explainer, image: Array) -> Trace:
 
 def shortened(explainer: Explainer, image: Array) -> tuple[Short, Session, Array]:
     trace = entered(explainer, image)
-    short, session = explainer._shortened(trace)
+    short, session = explainer.model.shorten(trace)
     return short, session, trace.values[short.entrance.tokens_in]
 
 
@@ -121,7 +121,7 @@ def test_the_sequence_is_really_shorter():
 def proven(model: Pair) -> onnx.ModelProto:
     """The shortened model itself; the explainer lets go of it when its session is open."""
     explainer = model.explainer
-    return proven_short(explainer.source, explainer.reading, entered(explainer, model.image)).model
+    return proven_short(explainer.model.source, explainer.model.reading, entered(explainer, model.image)).model
 
 
 def refusal(model: onnx.ModelProto | Path) -> str:
@@ -129,10 +129,10 @@ def refusal(model: onnx.ModelProto | Path) -> str:
     image = np.random.default_rng(0).standard_normal(explainer.architecture.input_dims).astype(np.float32)
     trace = entered(explainer, image)
     with pytest.raises(UnsupportedModelError, match="tokens cannot be left out") as refused:
-        explainer._shortened(trace)
+        explainer.model.shorten(trace)
     assert refused.value.code == "fixed-sequence"
     with pytest.raises(UnsupportedModelError) as again:  # asked once, refused for good
-        explainer._shortened(trace)
+        explainer.model.shorten(trace)
     assert again.value is refused.value
     return str(refused.value)
 

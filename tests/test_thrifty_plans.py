@@ -18,7 +18,7 @@ from gradskip_onnx.methods.gradskip import GradSkipOptions, gradskip
 from gradskip_onnx.methods.gradskip import needs as needs_of
 from gradskip_onnx.plan import build
 from gradskip_onnx.session import open_session
-from gradskip_onnx.types import Needs, Plan, TensorFact, Trace
+from gradskip_onnx.types import Instrumented, Needs, TensorFact, Trace
 
 from .models import FLOAT, Vit, Writer, finish, vit
 
@@ -44,13 +44,13 @@ VITS: dict[str, Vit] = {
 }
 
 
-def both(model: onnx.ModelProto, needs: Needs) -> tuple[tuple[Plan, Trace], tuple[Plan, Trace], Any]:
+def both(model: onnx.ModelProto, needs: Needs) -> tuple[tuple[Instrumented, Trace], tuple[Instrumented, Trace], Any]:
     """A plan as the file has it and a thrifty one, each with what it shows of one image."""
     explainer = api.load(model.SerializeToString())
     images = np.random.default_rng(0).standard_normal((1, *explainer.architecture.input_dims)).astype(np.float32)
     found = []
     for thrifty in (False, True):
-        plan = build(explainer.source, explainer.reading, needs, thrifty=thrifty)
+        plan = build(explainer.model.source, explainer.model.reading, needs, thrifty=thrifty)
         session = open_session(plan.model, plan.folder, threads=1)
         found.append((plan, runtime.run(session, plan, explainer.architecture, images)[0]))
     return found[0], found[1], explainer
@@ -131,7 +131,7 @@ def test_what_is_shown_stays_where_it_is():
 
 def walked(shape: Vit) -> tuple[list[str], Any]:
     explainer = api.load(vit(shape).SerializeToString())
-    plan = build(explainer.source, explainer.reading, GRADSKIP)
+    plan = build(explainer.model.source, explainer.model.reading, GRADSKIP)
     return list(plan.gradients), explainer.architecture.blocks
 
 

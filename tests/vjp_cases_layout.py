@@ -190,6 +190,7 @@ case(
     kernel_shape=[3], strides=[2], ceil_mode=1,
 )  # fmt: skip
 
+
 def sized(h: int, w: int) -> tuple[Any, ...]:
     return PHOTO, None, None, I([B, 4, h, w])
 

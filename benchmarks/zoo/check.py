@@ -137,7 +137,7 @@ def _measure(task: Task) -> tuple[dict[str, float], str]:
     """Differences by name, and the first that is too large in words."""
     known = dict(np.load(_truth(task)))
     images, classes = known["images"], [int(c) for c in known["classes"]]
-    explainer = load(task.path, "cpu", threads=1, size=images.shape[2:])
+    explainer = load(task.path, "cpu", threads=1, size=images.shape[2:], cache=False)
     plain = task.file.kind == QUANTISED
     traces = _traces(explainer, images, classes, known.get("regions"), optimise=not plain)
     bounds = BOUNDS[task.file.kind]
@@ -168,9 +168,9 @@ def _traces(
     explainer: Explainer, images: Array, classes: Sequence[int], regions: Array | None, optimise: bool
 ) -> list[Trace]:
     """A pass with the block outputs and their gradients, in chunks where the file fixes the batch."""
-    plan = build(explainer.source, explainer.reading, NEEDS)
+    plan = build(explainer.model.source, explainer.model.reading, NEEDS)
     session = open_session(plan.model, plan.folder, "cpu", threads=1, optimise=optimise)
-    fact = explainer.reading.facts[explainer.architecture.input]
+    fact = explainer.model.reading.facts[explainer.architecture.input]
     step = fact.dims[0] or len(images)
     traces: list[Trace] = []
     for at in range(0, len(images), step):

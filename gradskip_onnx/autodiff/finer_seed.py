@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradskip_onnx.autodiff.emit import Emit, Sym
 from gradskip_onnx.autodiff.seeds import class_logit, one_hot, region_share
+
+if TYPE_CHECKING:
+    from gradskip_onnx.autodiff.emit import Emit, Sym
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from gradskip_onnx.autodiff.emit import Emit, Sym
 from gradskip_onnx.autodiff.seeds import class_logit, logit
+
+if TYPE_CHECKING:
+    from gradskip_onnx.autodiff.emit import Emit, Sym
 
 
 def log_odds(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from gradskip_onnx.autodiff import (  # noqa: F401  (they fill the table)
@@ -23,7 +22,6 @@ from gradskip_onnx.autodiff.conservative import (
     SPREAD_HELD,
 )
 from gradskip_onnx.autodiff.rules import VJPS, Rule
-from gradskip_onnx.errors import InputError
 
 GRADIENT: dict[str, Rule] = VJPS
 
@@ -46,20 +44,3 @@ RULESETS: Mapping[str, Callable[..., Mapping[str, Rule]]] = MappingProxyType(
         "chefer1": lambda: CHEFER,
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The choice of a table and, where it has numbers to set, of those."""
-
-    name: str
-    settings: tuple[tuple[str, float], ...] = ()
-
-    def table(self) -> Mapping[str, Rule]:
-        """The rules chosen."""
-        if self.name not in RULESETS:
-            raise InputError(f"unknown rule set {self.name!r}; known: {', '.join(sorted(RULESETS))}")
-        return RULESETS[self.name](**dict(self.settings))
-
-
-TRUE_GRADIENT = Rules("gradient")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradskip_onnx.autodiff.emit import Emit, Sym
-from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.types import Architecture
 
-Seed = Callable[[Emit, Sym, Sym, Sym | None], tuple[Sym, Sym]]
+if TYPE_CHECKING:
+    from gradskip_onnx.autodiff.emit import Emit, Sym
+
+Seed = Callable[["Emit", "Sym", "Sym", "Sym | None"], "tuple[Sym, Sym]"]
 RANKED = 5  # classes that can be asked for by their place among the likeliest
 
 
@@ -76,6 +80,14 @@ SEEDS: MappingProxyType[tuple[str, str], Seed] = MappingProxyType(
         ("segmentation", "probability"): region_probability,
     }
 )
+
+
+def named_seed(architecture: Architecture, score: str) -> Seed:
+    """The score that users call by this name."""
+    if (architecture.task, score) not in SEEDS:
+        known = sorted(name for task, name in SEEDS if task == architecture.task)
+        raise InputError(f"unknown score {score!r} for {architecture.task}; known: {', '.join(known)}")
+    return SEEDS[architecture.task, score]
 
 
 def argmax(x: Sym, axis: int) -> Sym:

@@ -157,7 +157,8 @@ def max_pool(n: Node, g: Sym, *_: None) -> Out:
 
 def pixels_of_windows(w: Window, fine: Sequence[int], coarse: Sequence[int]) -> Array:
     """(places in a window, *windows): the pixel of an image of size `fine` at each place, -1 in the padding."""
-    found, inside = np.zeros((1,) * (2 * len(fine)), np.int64), True
+    shape = (1,) * (2 * len(fine))
+    found, inside = np.zeros(shape, np.int64), np.ones(shape, bool)
     for i, (size, count) in enumerate(zip(fine, coarse, strict=True)):
         taps = np.arange(w.kernel[i])[:, None] * w.dilations[i] + np.arange(count) * w.strides[i] - w.before[i]
         along = taps.reshape([w.kernel[i] if a == i else count if a == len(fine) + i else 1 for a in range(found.ndim)])

@@ -44,9 +44,11 @@ def prices(explainer: Explainer, methods: Sequence[MethodChoice], score: str, *,
 def _of(explainer: Explainer, method: MethodChoice | None, score: str) -> tuple[float, float]:
     """GFLOPs of products and of everything else, of the graph a method runs first; None: of the plain model."""
     if method is None:
-        plan = build(explainer.source, explainer.reading, Needs())
+        plan = build(explainer.model.source, explainer.model.reading, Needs())
     else:
         request = method.request(score)
-        plan = build(explainer.source, explainer.reading, request.needs, score=request.score, rules=request.rules)
+        plan = build(
+            explainer.model.source, explainer.model.reading, request.needs, score=request.score, rules=request.rules
+        )
     counted = of_plan(plan, explainer.architecture)
     return counted.giga, counted.elementwise / 1e9

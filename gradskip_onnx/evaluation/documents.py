@@ -58,7 +58,7 @@ def as_document(evaluation: Evaluation, summary: Summary, prices: Mapping[str, P
     explainer, dataset = evaluation.explainer, evaluation.dataset
     return {
         "format": FORMAT,
-        "model": {"file": explainer.source.name, "sha256": explainer.source.sha256},
+        "model": {"file": explainer.name, "sha256": explainer.sha256},
         "data": {"where": dataset.where, "layout": dataset.layout, "images": summary.images},
         "preprocess": preparation(explainer.preprocess),
         "target": evaluation.target,

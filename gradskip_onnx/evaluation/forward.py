@@ -10,8 +10,8 @@ from .. import runtime
 from ..api import Explainer
 from ..metrics import Remembering
 from ..metrics.substrates import whole
-from ..plan import build
-from ..session import Session, open_session
+from ..repeats import Request
+from ..session import Session
 from ..types import Architecture, Array, Needs, Plan
 
 
@@ -27,16 +27,9 @@ class Forward:
 
     @classmethod
     def of(cls, explainer: Explainer) -> Forward:
-        plan = build(explainer.source, explainer.reading, Needs())
-        session = open_session(
-            plan.model,
-            plan.folder,
-            explainer.device,
-            require_device=explainer.require_device,
-            threads=explainer.threads,
-        )
-        fact = explainer.reading.facts[explainer.architecture.input]
-        return cls(session, plan, explainer.architecture, fact.dims[0], fact.dtype)
+        plan, session = explainer.model.open(Request(Needs()))
+        image = explainer.model.image
+        return cls(session, plan, explainer.architecture, image.dims[0], image.dtype)
 
     def logits(self, images: Array) -> Array:
         """(B, classes) or (B, classes, h, w); a file bound to a batch size is filled up with copies."""

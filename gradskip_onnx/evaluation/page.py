@@ -82,8 +82,8 @@ def _facts(evaluation: Evaluation, summary: Summary) -> list[tuple[str, str]]:
     height, width = preprocess.size
     explained = {"predicted": "the predicted class", "label": "the class of the label"}[evaluation.target]
     return [
-        ("model", f"{explainer.source.name} ({read.task}, {len(read.blocks)} blocks, {read.classes} classes)"),
-        ("sha256", explainer.source.sha256),
+        ("model", f"{explainer.name} ({read.task}, {len(read.blocks)} blocks, {read.classes} classes)"),
+        ("sha256", explainer.sha256),
         ("data", f"{dataset.where} ({dataset.layout}, {summary.images} images)"),
         ("explained", f"{explained}, by its {evaluation.score}"),
         ("input", f"{height} x {width}, mean {_triple(preprocess.mean)}, std {_triple(preprocess.std)}"),

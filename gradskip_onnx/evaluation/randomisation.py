@@ -58,7 +58,7 @@ def measure_together(
     explainer: Explainer, method: Method, images: Array, targets: Sequence[int], score: str, options: Options
 ) -> list[Measured]:
     """The check for some images (B, C, H, W): means over the stages, the last stage, and the course."""
-    forward = build(explainer.source, explainer.reading, Needs())
+    forward = build(explainer.model.source, explainer.model.reading, Needs())
     originals = {tensor.name for tensor in forward.model.graph.initializer}
 
     def explain(model: onnx.ModelProto) -> list[Array]:
@@ -87,9 +87,9 @@ def measure_together(
 def _with_weights(explainer: Explainer, model: onnx.ModelProto, names: set[str]) -> Explainer:
     """The same reading of the same graph, with the weights of `model`: what was proven is about the graph."""
     stored = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in names}
-    graph = explainer.reading.graph.copy()
+    graph = explainer.model.reading.graph.copy()
     tensors = graph.tensors()
     for name, tensor in stored.items():
         if name in tensors:
             tensors[name].values = numpy_helper.to_array(tensor)
-    return replace(explainer, reading=replace(explainer.reading, graph=graph), opened={})
+    return replace(explainer, model=explainer.model.with_graph(graph))

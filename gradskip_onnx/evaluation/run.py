@@ -53,7 +53,7 @@ class Run:
         for methods in self._turns():
             for group in _groups(evaluation.dataset.entries, evaluation.batch):
                 self._group(group, methods, step)
-            evaluation.explainer.opened.clear()
+            evaluation.explainer.model.opened.clear()
         for measurement in evaluation.together:
             for method in evaluation.methods:
                 self._together(method, measurement)
@@ -61,7 +61,7 @@ class Run:
 
     def _turns(self) -> Iterator[tuple[MethodChoice, ...]]:
         """Methods whose sessions fit into memory side by side."""
-        size = max(1, self.evaluation.explainer.source.model.ByteSize())
+        size = max(1, self.evaluation.explainer.model.weight_bytes)
         count = min(MOST_OPEN, max(1, OPEN_BYTES // size))
         methods = self.evaluation.methods
         for start in range(0, len(methods), count):
@@ -186,7 +186,7 @@ class Run:
         """How long the maps took, sessions open; not part of the results, which are the same on every machine."""
         made = [each.timings for each in found if not isinstance(each, GradskipError)]
         seconds = sum(timings["run"] + timings["propagate"] for timings in made)
-        line = {"model": self.evaluation.explainer.source.sha256, "method": method.label, "images": len(made)}
+        line = {"model": self.evaluation.explainer.sha256, "method": method.label, "images": len(made)}
         with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
 

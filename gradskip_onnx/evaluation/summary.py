@@ -92,7 +92,7 @@ def summarise(
         cells=cells,
         curves=_curves(methods, everything),
         failures=_failures(everything),
-        seconds=_seconds(folder, evaluation.explainer.source.sha256, methods),
+        seconds=_seconds(folder, evaluation.explainer.sha256, methods),
     )
 
 

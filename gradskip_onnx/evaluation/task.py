@@ -54,7 +54,7 @@ class Evaluation:
         explainer = self.explainer
         found = {
             "version": __version__,
-            "model": explainer.source.sha256,
+            "model": explainer.sha256,
             "preprocess": preparation(explainer.preprocess),
             "target": self.target,
             "score": self.score,

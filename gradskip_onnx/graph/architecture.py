@@ -38,7 +38,7 @@ class Reading:
 
 def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequence[str] | None = None) -> Reading:
     """Find the transformer in a model; `size` is needed only where the file leaves the image size open."""
-    graph = forward_graph(source.model, outputs)
+    graph = forward_graph(source.model, outputs, source.folder)
     image = find_image_input(graph, size)
     refuse_hardware(graph)
     graph, proofs = _plain_operators(graph, image, source)

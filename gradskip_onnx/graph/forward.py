@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx.inliner
 import onnx_graphsurgeon as gs
+from onnx_graphsurgeon.ir.tensor import LazyValues
 from onnx_graphsurgeon.logger import G_LOGGER
 
 from ..errors import ModelError, UnsupportedModelError
+from ..mapped import Place, place_of
 from ..types import Array
 
 # Files with bfloat16 weights would print a warning for each; types are seen in the dry run instead.
 G_LOGGER.severity = G_LOGGER.ERROR
 
 
-def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None) -> gs.Graph:
+class InFile(LazyValues):  # type: ignore[misc]
+    """Values that are read where they lie; graphsurgeon's own would look for the file in the working directory."""
+
+    def __init__(self, tensor: onnx.TensorProto, place: Place, folder: Path | None) -> None:
+        super().__init__(tensor)
+        self.place, self.folder = place, folder
+
+    def load(self) -> Array:
+        return self.place.array(self.folder)
+
+
+def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, folder: Path | None = None) -> gs.Graph:
     """A private graph of `model`, reduced to what its outputs (or the ones named) follow from."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
@@ -26,6 +40,11 @@ def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None) 
         graph = gs.import_onnx(model)
     except (ValueError, KeyError, IndexError, gs.OnnxGraphSurgeonException) as failure:
         raise ModelError(f"the graph cannot be read: {str(failure).strip().splitlines()[0]}") from failure
+    for tensor in graph.tensors().values():
+        if isinstance(tensor, gs.Constant) and type(tensor._values) is LazyValues:
+            proto = tensor._values.tensor
+            place = place_of(proto)
+            tensor._values = tensor._values if place is None else InFile(proto, place, folder)
     if outputs is not None:
         graph.outputs = [tensor for tensor in graph.outputs if tensor.name in outputs]
     absorb_constants(graph)

@@ -15,11 +15,12 @@ import onnx_graphsurgeon as gs
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 from onnx_graphsurgeon.ir.tensor import LazyValues, SparseValues
 
+from ..mapped import LARGE
 from ..session import LENT, Session, open_session
 from ..types import EMPTY, Array
 from .assemble import frame, port, stored
+from .forward import InFile
 
-LARGE = 1 << 12  # bytes; shapes, axes and scales stay in the model, where ONNX Runtime can read them ahead of a run
 LENDABLE = frozenset("fiub")  # kinds of element types that NumPy has too
 
 
@@ -50,7 +51,7 @@ class Lean:
         model.graph.input.extend(info for name, info in self.inputs.items() if name in read)
         model.graph.input.extend(_open_info(name, value) for name, value in fed.items() if name in read)
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
-        lent = {name: weight for name, weight in self.weights.items() if name in read}
+        lent = {name: self.weights[name] for name, tensor in self.stored.items() if name in read and _promised(tensor)}
         return open_session(model, self.folder, "cpu", optimise=False, lent=lent)
 
     def knowing(self, known: Mapping[str, Array]) -> Lean:
@@ -73,7 +74,7 @@ def lean(graph: gs.Graph, folder: Path | None, held: Mapping[str, Array] = EMPTY
                 kept[name] = stored(tensor)
             else:
                 weights[name] = array
-                kept[name] = _promise(name, array)
+                kept[name] = stored(tensor) if isinstance(tensor._values, InFile) else _promise(name, array)
     return Lean(
         nodes=[OnnxExporter.export_node(node) for node in graph.nodes],
         inputs={tensor.name: port(tensor) for tensor in graph.inputs},
@@ -85,9 +86,9 @@ def lean(graph: gs.Graph, folder: Path | None, held: Mapping[str, Array] = EMPTY
 
 
 def _large(tensor: gs.Constant) -> Array | None:
-    """The value of a constant that is worth lending; what lies in a file of its own stays there."""
+    """The value of a constant that is worth lending."""
     value = tensor._values
-    if isinstance(value, SparseValues):
+    if isinstance(value, SparseValues | InFile):
         return np.asarray(value.load())
     if isinstance(value, LazyValues):
         proto = value.tensor
@@ -109,6 +110,10 @@ def _promise(name: str, array: Array) -> onnx.TensorProto:
     entries = {"location": LENT, "offset": "0", "length": str(array.nbytes)}
     proto.external_data.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in entries.items())
     return proto
+
+
+def _promised(tensor: onnx.TensorProto) -> bool:
+    return any((entry.key, entry.value) == ("location", LENT) for entry in tensor.external_data)
 
 
 def _open_info(name: str, value: Array) -> onnx.ValueInfoProto:

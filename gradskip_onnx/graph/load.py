@@ -1,11 +1,9 @@
-"""From a file or bytes to a `Source`; external weights are located and hashed, only small ones are loaded."""
+"""From a file or bytes to a `Source`; weights stay in their files and are hashed there, only small ones are loaded."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path, PurePosixPath
 
@@ -14,45 +12,35 @@ from google.protobuf.message import DecodeError
 from onnx.external_data_helper import load_external_data_for_tensor
 
 from ..errors import ModelError
+from ..given import Given, given
 from ..types import Source
-from .upgrade import upgrade
+from .skeleton import skeleton
+from .upgrade import too_old, upgrade
 
-CHUNK = 1 << 20
 SMALL = 4096  # elements: shapes, axes and scales, which shape inference must be able to read
 
 
-def load(model: str | os.PathLike[str] | bytes) -> Source:
-    """Read a model; external data stays on disk."""
-    name, data, folder = _read(model)
-    with ThreadPoolExecutor(1) as other:
-        hashed = other.submit(hashlib.sha256, data)
-        proto = _parse(data, name)
-    digest = hashed.result()
-    for path in _external_files(proto, folder, name):
-        with path.open("rb") as stream:
-            while chunk := stream.read(CHUNK):
-                digest.update(chunk)
+def load(model: str | os.PathLike[str] | bytes | Given) -> Source:
+    """Read a model; weights stay where they are."""
+    file = model if isinstance(model, Given) else given(model)
+    name, folder = file.name, file.folder
+    proto = _parse(file, light=True)
+    others = tuple(path for path in _external_files(proto, folder, name) if path != file.path)
     _fetch_small(proto, folder)
-    newer = upgrade(proto, name)
+    newer = None
+    if too_old(proto):  # what converts it must see the weights
+        proto = _parse(file, light=False)
+        newer = upgrade(proto, name)
     model = newer or proto
     opset = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
-    return Source(name, digest.hexdigest(), opset, model, folder, None if newer is None else proto)
+    return Source(name, file.sha256(others), opset, model, folder, None if newer is None else proto, others)
 
 
-def _read(model: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Path | None]:
-    if isinstance(model, bytes):
-        return "<bytes>", model, None
-    path = Path(model)
-    try:
-        return path.name, path.read_bytes(), path.resolve().parent
-    except FileNotFoundError as missing:
-        raise ModelError(f"model file {path} does not exist") from missing
-    except OSError as failure:
-        raise ModelError(f"model file {path} cannot be read: {failure.strerror}") from failure
-
-
-def _parse(data: bytes, name: str) -> onnx.ModelProto:
-    proto = onnx.ModelProto()
+def _parse(file: Given, *, light: bool) -> onnx.ModelProto:
+    """The model; a light one does not hold its large weights but says where they lie, if they have a file."""
+    proto, name = onnx.ModelProto(), file.name
+    thin = skeleton(file.data, file.path.name) if light and file.path else None
+    data = file.data.tobytes() if thin is None else thin
     try:
         proto.ParseFromString(data)
     except DecodeError as broken:

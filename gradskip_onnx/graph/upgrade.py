@@ -15,17 +15,24 @@ OLDEST_OPSET = 13  # Squeeze, ReduceSum and Softmax changed their meaning at 13;
 ALIASES = ("", "ai.onnx")
 
 
-def upgrade(model: onnx.ModelProto, name: str) -> onnx.ModelProto | None:
-    """The model at the oldest opset that is spoken, None if it needs no conversion."""
-    version = next((entry.version for entry in model.opset_import if entry.domain in ALIASES), 0)
-    if version >= OLDEST_OPSET:
-        return None
+def too_old(model: onnx.ModelProto) -> bool:
+    """Whether a model must be converted."""
+    return _version(model) < OLDEST_OPSET
+
+
+def upgrade(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """An older model at the oldest opset that is spoken."""
+    version = _version(model)
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
         raise _too_old(name, version, "its weights are in a separate file")
     try:
         return version_converter.convert_version(model, OLDEST_OPSET)
     except (RuntimeError, ValueError) as failure:  # what onnx's C++ converter raises
         raise _too_old(name, version, str(failure).strip().splitlines()[0][:120]) from failure
+
+
+def _version(model: onnx.ModelProto) -> int:
+    return next((entry.version for entry in model.opset_import if entry.domain in ALIASES), 0)
 
 
 def _too_old(name: str, version: int, reason: str) -> UnsupportedModelError:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..autodiff.rulesets import TRUE_GRADIENT, Rules
+from ..autodiff.choice import TRUE_GRADIENT, Rules
 from ..autodiff.seeds import Seed
 from ..types import Architecture, Needs, Relevance, Trace, Which
 from .passes import Passes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from ..autodiff.rulesets import Rules
+from ..autodiff.choice import Rules
 from ..types import Architecture, Relevance, Trace, read_only
 from . import Method, method, one_backward, one_pass
 from .attributed import READ_HELP, READS, relevance_map

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from ..autodiff.choice import Rules
 from ..autodiff.odds_seed import log_odds
-from ..autodiff.rulesets import Rules
 from ..errors import InputError, UnsupportedModelError
 from ..types import Architecture, Array, Block, Grid, Needs, Relevance, Trace, read_only
 from . import Method, method, one_backward, one_pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from ..autodiff.rulesets import Rules
+from ..autodiff.choice import Rules
 from ..autodiff.seeds import Seed
 from ..types import Array, Needs, Trace
 

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ..autodiff.rulesets import Rules
+from ..autodiff.choice import Rules
 from ..autodiff.seeds import logit
 from ..errors import UnsupportedModelError
 from ..types import Architecture, Array, Needs, Position, Relevance, Trace, read_only

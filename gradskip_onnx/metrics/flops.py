@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from ..session import open_session
-from ..types import Architecture, Array, Plan
+from ..types import Architecture, Array, Instrumented
 from .flop_rules import FREE, PRODUCTS, SIMPLE, Node, Shape
 
 SHAPE = "gradskip/shape/"
@@ -54,7 +54,9 @@ def count(model: onnx.ModelProto, shapes: Mapping[str, Shape]) -> Flops:
     return Flops(products.total(), simple.total(), dict(products), dict(simple), dict(unknown))
 
 
-def of_plan(plan: Plan, architecture: Architecture, batch: int = 1, feeds: Mapping[str, Array] | None = None) -> Flops:
+def of_plan(
+    plan: Instrumented, architecture: Architecture, batch: int = 1, feeds: Mapping[str, Array] | None = None
+) -> Flops:
     """The FLOPs of the graph that really runs for a method, for a batch of images."""
     channels, height, width = architecture.input_dims
     dims = (channels, height, width) if architecture.input_layout == "bchw" else (height, width, channels)

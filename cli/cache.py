@@ -1,0 +1,35 @@
+"""gradskip-onnx cache: what is kept of models between calls."""
+
+from __future__ import annotations
+
+import click
+
+EXAMPLES = """\b
+Examples:
+  gradskip-onnx cache
+  gradskip-onnx cache --clear
+  GRADSKIP_CACHE=off gradskip-onnx explain model.onnx photo.jpg        keep nothing
+  GRADSKIP_CACHE=/data/cache gradskip-onnx explain model.onnx photo.jpg
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--clear", is_flag=True, help="Remove all entries.")
+def cache(clear: bool) -> None:
+    """Show where instrumented graphs are kept, and how many.
+
+    An entry holds what was found in a model and the graph that was made of it, not its weights: a second call on the
+    same file need not find and prove it again. Entries are found by the content of the file.
+    """
+    from gradskip_onnx.cache import default
+
+    found = default()
+    if found is None:
+        click.echo("nothing is kept: GRADSKIP_CACHE is off")
+        return
+    if clear:
+        click.echo(f"{found.clear()} entries removed from {found.folder}")
+        return
+    files = found.files()
+    click.echo(f"folder    {found.folder}")
+    click.echo(f"entries   {len(files)}, {sum(state.st_size for _, state in files) / 1e6:.1f} MB")

@@ -1,0 +1,7 @@
+"""Tests read every file anew: what an earlier run kept must not answer for them."""
+
+import os
+
+from gradskip_onnx.cache import VARIABLE
+
+os.environ[VARIABLE] = "off"
