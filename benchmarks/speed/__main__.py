@@ -1,15 +1,20 @@
 """One command: every contender on every model, interleaved in one run.
 
-    python -m benchmarks.speed FOLDER [--quick]
+    python -m benchmarks.speed FOLDER [--quick] [--model NAME]
+    python -m benchmarks.speed FOLDER --page docs/performance.md
 
-FOLDER receives the model files (once) and speed.json, speed.md and speed.svg. ONNX Runtime's threads do not spin, since
-they would take the cores from PyTorch. Peak memory and cold start are those of fresh processes.
+FOLDER receives the model files (once) and speed.json, speed.md and speed.svg; a run adds to what is there, so models
+can be measured one by one. ONNX Runtime's threads do not spin, since they would take the cores from PyTorch. Each model
+and batch size has a process of its own; peak memory and cold start are those of fresh processes.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -17,35 +22,88 @@ import click
 from gradskip_onnx.version import __version__
 
 from .apart import apart
-from .cases import CASES, QUICK, written
-from .contenders import contenders
+from .cases import CASES, QUICK, Case, with_gradients, written
+from .contenders import contenders, setting
 from .measure import interleaved
-from .page import Result, tables, write
+from .page import filled, tables, write
+from .results import Result, keep, merged, read
+
+SHELL_ROUNDS = 3
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--quick", is_flag=True, help="Small models, one round: shows that all of it runs.")
-@click.option("--rounds", type=int, default=15, show_default=True)
-@click.option("--batch", "batches", type=int, multiple=True, default=(1, 8), show_default=True)
-@click.option("--model", "models", multiple=True, help="Only these.")
+@click.option("--quick", is_flag=True, help="Small models, one round, nothing compiled: shows that all of it runs.")
+@click.option("--rounds", type=int, help="Of every contender.  [default: fewer for larger models]")
+@click.option("--batch", "batches", type=click.IntRange(1, 8), multiple=True, default=(1, 8), show_default=True)
+@click.option("--model", "models", type=click.Choice(list(CASES)), multiple=True, help="Only these.")
 @click.option("--threads", type=int, default=len(os.sched_getaffinity(0)), show_default=True)
 @click.option("--processes/--no-processes", default=True, help="Whether to measure fresh processes too.")
+@click.option("--compile/--no-compile", "compiled", default=None, help="Whether torch.compile takes part.")
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Measure nothing, fill this page's tables.")
 def main(
-    folder: Path, quick: bool, rounds: int, batches: tuple[int, ...], models: tuple[str, ...], threads: int,
-    processes: bool,
+    folder: Path, quick: bool, rounds: int | None, batches: tuple[int, ...], models: tuple[str, ...], threads: int,
+    processes: bool, compiled: bool | None, page: Path | None,
 ) -> None:  # fmt: skip
+    about = {"version": __version__, "threads": threads, "machine": platform.machine(), "quick": quick}
+    if page is not None:
+        _fill(page, folder, about)
+        return
     cases = {name: case for name, case in (QUICK if quick else CASES).items() if not models or name in models}
-    results = []
-    for name, case in cases.items():
-        file = written(case, folder)
-        for batch in (1,) if quick else batches:
-            calls, difference = contenders(case, file, batch, threads)
-            timings = interleaved(calls, 1 if quick else max(3, rounds // batch))
-            fresh = apart(case, file, folder, threads) if processes and batch == 1 else {}
-            results.append(Result(name, batch, timings, difference, file.stat().st_size / 1e6, fresh))
-            write(results, {"version": __version__, "threads": threads, "machine": platform.machine()}, folder)
-            click.echo(tables(results[-1:]))
+    pairs = [(name, batch) for name in cases for batch in ((1,) if quick else batches)]
+    for name, batch in pairs:
+        case = cases[name]
+        if case.absent:
+            click.echo(f"{name} is left out: {case.absent}", err=True)
+        elif quick or len(pairs) == 1:
+            count = rounds or (1 if quick else case.rounds[batch > 1])
+            shell = (1 if quick else SHELL_ROUNDS) if processes and case.apart and batch == 1 else 0
+            use_compiler = not quick if compiled is None else compiled
+            result = _measured(name, case, folder, batch, threads, count, shell, use_compiler)
+            results = merged(read(folder, about), result, list(CASES))
+            keep(results, about, folder)
+            write(results, folder)
+            click.echo(tables([result]))
+        else:
+            _elsewhere(["--model", name, "--batch", str(batch)])
+
+
+def _measured(
+    name: str, case: Case, folder: Path, batch: int, threads: int, rounds: int, shell: int, compiled: bool
+) -> Result:
+    file = written(case, folder)
+    fresh = apart(case, file, folder, threads, shell) if shell else {}  # first: nothing else is in memory
+    given = setting(case, file, batch, threads)
+    with ExitStack() as stack:
+        found = contenders(given, stack, compiled=compiled)
+        timings = interleaved(found.calls, rounds)
+    sizes = {"plain": file.stat().st_size, "with gradients": with_gradients(given.explainer, file)}
+    return Result(
+        name, batch, timings, found.differences, found.missing, found.compile_seconds,
+        {kind: size / 1e6 for kind, size in sizes.items()}, fresh,
+    )  # fmt: skip
+
+
+def _elsewhere(chosen: list[str]) -> None:
+    """The same command for one model and batch size, in a process that ends with it; the others go on if it fails."""
+    given, skip = [], False
+    for word in sys.argv[1:]:
+        if not skip and word not in ("--model", "--batch"):
+            given.append(word)
+        skip = word in ("--model", "--batch")
+    done = subprocess.run([sys.executable, "-m", __package__, *given, *chosen], check=False)
+    if done.returncode:
+        click.echo(f"{' '.join(chosen)} failed with exit code {done.returncode}", err=True)
+
+
+def _fill(page: Path, folder: Path, about: dict[str, object]) -> None:
+    results = read(folder, about)
+    if not results:
+        raise click.UsageError(f"{folder} holds no results of this version and machine")
+    page.write_text(filled(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+    images = page.parent / "images"
+    if images.is_dir():
+        (images / "speed.svg").write_bytes((folder / "speed.svg").read_bytes())
 
 
 if __name__ == "__main__":

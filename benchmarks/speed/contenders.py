@@ -1,7 +1,10 @@
-"""What is timed side by side for one model and one batch size."""
+"""What is timed side by side for one model and one batch size; maps are compared before anything is timed."""
 
 from __future__ import annotations
 
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,61 +15,159 @@ from gradskip_onnx.methods import METHODS
 from gradskip_onnx.repeats import Request
 from gradskip_onnx.types import Array
 
-from .cases import Case
+from .cases import Case, inputs
 from .measure import Contender
 
-PLAIN, GRAPH, WHOLE, TORCH, CAM = (
-    "ONNX Runtime, forward", "ours, gradient graph", "ours, explanation", "PyTorch, explanation", "grad-cam, Grad-CAM",
-)  # fmt: skip
+PLAIN, GRAPH, WHOLE = "ONNX Runtime, forward", "ours, gradient graph", "ours, explanation"
+TORCH, COMPILED, CAM = "PyTorch, explanation", "torch.compile, explanation", "grad-cam, Grad-CAM"
+OUR_LRP, LXT = "ours, AttnLRP", "lxt, AttnLRP"
+SHARED, SEPARATE = "ours, five classes", "ours, five classes one by one"
+METHOD = "gradskip"
 
 
-def contenders(case: Case, file: Path, batch: int, threads: int) -> tuple[dict[str, Contender], float]:
-    """The calls by name, and the largest difference of our maps from PyTorch's, of their maximum."""
-    explainer = api.load(file, "cpu", threads=threads)
-    dims = explainer.architecture.input_dims
-    images = np.random.default_rng(0).standard_normal((batch, *dims)).astype(np.float32)
-    found: dict[str, Any] = {**_ours(explainer, file, images, threads), **_torch(case, explainer, images, threads)}
-    ours, theirs = (
-        np.stack([np.asarray(each) for each in maps]) for maps in (_maps(explainer, images), found[TORCH]())
-    )
-    return found, float(np.abs(ours - theirs).max() / theirs.max())
+@dataclass(slots=True)
+class Field:
+    """The calls by name; how far maps are from ours, as a share of their maximum; and who is missing, and why."""
+
+    calls: dict[str, Contender] = field(default_factory=dict)
+    differences: dict[str, float] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    compile_seconds: float | None = None
+
+    def compare(self, name: str, maps: Any, with_ours: list[Array]) -> None:
+        theirs, ours = (np.stack([np.asarray(each) for each in found]) for found in (maps, with_ours))
+        self.differences[name] = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
-def _maps(explainer: api.Explainer, images: Array) -> list[Array]:
-    return [explanation.map for explanation in explainer.explain(images, method="gradskip")]
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One model at one batch size, and what every contender is made from."""
+
+    case: Case
+    explainer: api.Explainer
+    images: Array
+    file: Path
+    threads: int
+
+    def maps(self, **options: Any) -> list[Array]:
+        return [explanation.map for explanation in self.explainer.explain(self.images, **options)]
 
 
-def _ours(explainer: api.Explainer, file: Path, images: Array, threads: int) -> dict[str, Contender]:
+def contenders(setting: Setting, stack: ExitStack, *, compiled: bool) -> Field:
+    """Everybody who can take part; processes they start end with `stack`."""
+    found = Field(_ours(setting))
+    if setting.case.several and len(setting.images) == 1:
+        found.calls |= _several(setting)
+    _torch(setting, found)
+    if compiled:
+        _compiled(setting, found)
+    else:
+        found.missing[COMPILED] = "not asked for"
+    if setting.explainer.architecture.task == "classification":
+        _lxt(setting, found, stack)
+    else:
+        found.missing |= dict.fromkeys((CAM, LXT), "made for classification")
+    return found
+
+
+def setting(case: Case, file: Path, batch: int, threads: int) -> Setting:
+    still()
+    explainer = api.load(file, "cpu", threads=threads, cache=False)
+    return Setting(case, explainer, inputs(case, explainer, batch), file, threads)
+
+
+def still() -> None:
+    """From here on no session's threads spin, ours or plain: they would take the cores from whoever comes next."""
+    import onnxruntime as ort
+
+    class Still(ort.SessionOptions):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_session_config_entry("session.intra_op.allow_spinning", "0")
+
+    if ort.SessionOptions.__name__ != Still.__name__:
+        ort.SessionOptions = Still
+
+
+def _ours(given: Setting) -> dict[str, Contender]:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    plain = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    row = METHODS["gradskip"]
+    options.intra_op_num_threads, options.log_severity_level = given.threads, 3
+    plain = ort.InferenceSession(str(given.file), options, providers=["CPUExecutionProvider"])
+    row, explainer, images = METHODS[METHOD], given.explainer, given.images
     settings = row.options()
-    plan, session = explainer._open(Request(row.needs(settings), "logit", row.rules(settings)))
+    plan, session = explainer.model.open(Request(row.needs(settings), "logit", row.rules(settings)))
     return {
         PLAIN: lambda: plain.run(None, {plain.get_inputs()[0].name: images}),
         GRAPH: lambda: runtime.run(session, plan, explainer.architecture, images),
-        WHOLE: lambda: explainer.explain(images, method="gradskip"),
+        WHOLE: lambda: explainer.explain(images, method=METHOD),
     }
 
 
-def _torch(case: Case, explainer: api.Explainer, images: Array, threads: int) -> dict[str, Any]:
+def _several(given: Setting) -> dict[str, Contender]:
+    """Five classes of one image: with one forward pass, and each with its own."""
+    explainer, image = given.explainer, given.images
+    (found,) = explainer.explain(image, method=METHOD)
+    classes = [candidate.index for candidate in found.top]
+    return {
+        SHARED: lambda: explainer.explain(image, classes, method=METHOD),
+        SEPARATE: lambda: [explainer.explain(image, target, method=METHOD) for target in classes],
+    }
+
+
+def _torch(given: Setting, found: Field) -> None:
     import torch
     from gradskip_onnx.exporters import load
 
     from .torch_gradskip import TorchGradSkip
 
-    torch.set_num_threads(threads)
-    model = load(case.request)
-    pixels = torch.from_numpy(images)
-    explain = TorchGradSkip(model.module, model.blocks, explainer.architecture)
-    found: dict[str, Any] = {TORCH: lambda: explain(pixels)}
-    if explainer.architecture.task == "classification":
-        found[CAM] = _grad_cam(model, explainer, pixels)
-    return found
+    torch.set_num_threads(given.threads)
+    model = load(given.case.request)
+    pixels = torch.from_numpy(given.images)
+    explain = TorchGradSkip(model.module, model.blocks, given.explainer.architecture)
+    found.compare(TORCH, explain(pixels), given.maps(method=METHOD))
+    found.calls[TORCH] = lambda: explain(pixels)
+    if given.explainer.architecture.task == "classification":
+        found.calls[CAM] = _grad_cam(model, given.explainer, pixels)
+
+
+def _compiled(given: Setting, found: Field) -> None:
+    import torch
+    from gradskip_onnx.exporters import load
+
+    from .torch_compiled import CompiledGradSkip
+
+    model = load(given.case.request)
+    pixels = torch.from_numpy(given.images)
+    began = time.perf_counter()
+    try:
+        explain = CompiledGradSkip(model.module, model.blocks, given.explainer.architecture, pixels)
+        maps = explain(pixels)
+    except Exception as failure:  # noqa: BLE001 (a compiler fails in many ways; the page says in which)
+        found.missing[COMPILED] = f"{type(failure).__name__}: {_first_line(failure)}"
+        return
+    found.compile_seconds = time.perf_counter() - began
+    found.compare(COMPILED, maps, given.maps(method=METHOD))
+    found.calls[COMPILED] = lambda: explain(pixels)
+
+
+def _lxt(given: Setting, found: Field, stack: ExitStack) -> None:
+    from .remote import Remote
+
+    try:
+        remote = stack.enter_context(Remote(given.case, given.images, given.threads))
+    except RuntimeError as failure:
+        found.missing[LXT] = _first_line(failure)
+        return
+    ours = [each.relevance.scores for each in given.explainer.explain(given.images, method="attnlrp")]
+    found.compare(LXT, remote.maps, ours)
+    found.calls[OUR_LRP] = lambda: given.explainer.explain(given.images, method="attnlrp")
+    found.calls[LXT] = remote
+
+
+def _first_line(failure: Exception) -> str:
+    return (str(failure).strip() or "no message").splitlines()[0][:200]
 
 
 def _grad_cam(model: Any, explainer: api.Explainer, pixels: Any) -> Any:

@@ -1,56 +1,138 @@
-"""Results as a table, as JSON and as a drawing."""
+"""Results as tables, as a drawing, and as the marked parts of a page that is written by hand around them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from .contenders import PLAIN
-from .measure import Timing
+from .apart import FIRST, LATER, SCRIPT
+from .contenders import GRAPH, SEPARATE, SHARED, TORCH, WHOLE
+from .results import Result
 
-INKS = ("#8a8a8a", "#56b4e9", "#0072b2", "#d55e00", "#e69f00", "#cc79a7")
-ROW, BAR, LEFT, WIDTH = 16, 11, 190, 640
+INKS = {"ONNX": "#8a8a8a", "ours": "#0072b2", "PyTorch": "#d55e00", "torch.compile": "#e69f00"}
+OTHER_INK = "#cc79a7"
+ROW, BAR, LEFT, WIDTH = 16, 11, 210, 640
+MARKED = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One model at one batch size; `apart` holds (seconds, megabytes) of a whole process."""
+class Mark:
+    """A figure that was aimed at."""
 
     model: str
-    batch: int
-    timings: dict[str, Timing]
-    difference: float  # of our maps from PyTorch's, as a share of their maximum
-    file_megabytes: float
-    apart: dict[str, tuple[float, float]] = field(default_factory=dict)
+    what: str
+    bound: float
+    at_least: bool
+    measured: Callable[[Result], float]
 
-    def ratio(self, name: str) -> float:
-        return self.timings[name].median / self.timings[PLAIN].median
+    def holds(self, value: float) -> bool:
+        return value >= self.bound if self.at_least else value <= self.bound
 
 
-def as_json(results: Sequence[Result], about: dict[str, object]) -> str:
-    return json.dumps({"about": about, "results": [asdict(result) for result in results]}, indent=1)
+def _propagation(result: Result) -> float:
+    return result.ratio(WHOLE, GRAPH) - 1
+
+
+MARKS = (
+    Mark("ViT-B/16", "explanation / forward", 2.1, False, lambda r: r.ratio(WHOLE)),
+    Mark("SegFormer-B0", "explanation / forward", 2.2, False, lambda r: r.ratio(WHOLE)),
+    Mark("ViT-tiny", "explanation / forward", 2.3, False, lambda r: r.ratio(WHOLE)),
+    Mark("DeiT-tiny, trained", "explanation / forward", 2.3, False, lambda r: r.ratio(WHOLE)),
+    Mark("ViT-B/16", "PyTorch / ours", 1.5, True, lambda r: r.ratio(TORCH, WHOLE)),
+    Mark("SegFormer-B0", "PyTorch / ours", 2.0, True, lambda r: r.ratio(TORCH, WHOLE)),
+    Mark("ViT-B/16", "propagation / the pass that feeds it", 0.1, False, _propagation),
+    Mark("SegFormer-B0", "propagation / the pass that feeds it", 0.1, False, _propagation),
+    Mark("ViT-tiny", "propagation / the pass that feeds it", 0.1, False, _propagation),
+    Mark("DeiT-tiny, trained", "propagation / the pass that feeds it", 0.1, False, _propagation),
+    Mark("ViT-B/16", "from the shell: PyTorch script / our first call", 5.0, True,
+         lambda r: r.apart[SCRIPT].seconds.median / r.apart[FIRST].seconds.median),
+    Mark("ViT-B/16", "from the shell: PyTorch script / our later calls", 5.0, True,
+         lambda r: r.apart[SCRIPT].seconds.median / r.apart[LATER].seconds.median),
+    Mark("ViT-B/16", "peak memory: our first call / PyTorch script", 0.5, False,
+         lambda r: r.apart[FIRST].megabytes / r.apart[SCRIPT].megabytes),
+    Mark("ViT-B/16", "peak memory: our later calls / PyTorch script", 0.5, False,
+         lambda r: r.apart[LATER].megabytes / r.apart[SCRIPT].megabytes),
+)  # fmt: skip
+
+
+def times(results: Sequence[Result]) -> str:
+    """Milliseconds, and multiples of a plain forward pass."""
+    rows = [
+        [result.model, str(result.batch), name, f"{timing.median:.1f}", f"{timing.low:.1f} to {timing.high:.1f}",
+         f"{result.ratio(name):.2f}"]
+        for result in results for name, timing in result.timings.items()
+    ]  # fmt: skip
+    return _table(["model", "batch", "what", "ms (median)", "quartiles", "forward passes"], rows)
+
+
+def marks(results: Sequence[Result]) -> str:
+    """What was wanted and what was measured, for one image."""
+    single = {result.model: result for result in results if result.batch == 1}
+    rows = []
+    for mark in MARKS:
+        result = single.get(mark.model)
+        if result is None or (mark.what.startswith(("from", "peak")) and not result.apart):
+            continue
+        value = mark.measured(result)
+        wanted = f"{'at least' if mark.at_least else 'at most'} {mark.bound:g}"
+        rows.append([f"{mark.model}, {mark.what}", wanted, f"{value:.2f}" if mark.holds(value) else f"**{value:.2f}**"])
+    return _table(["figure", "wanted", "measured (bold: missed)"], rows)
+
+
+def processes(results: Sequence[Result]) -> str:
+    """Whole processes, from the shell to the picture."""
+    rows = [
+        [result.model, name, f"{process.seconds.median:.2f}", f"{process.megabytes:.0f}"]
+        for result in results for name, process in result.apart.items()
+    ]  # fmt: skip
+    return _table(["model", "process", "seconds (median)", "peak MB"], rows)
+
+
+def files(results: Sequence[Result]) -> str:
+    rows = [
+        [result.model, *(f"{size:.1f}" for size in result.megabytes.values())]
+        for result in results
+        if result.megabytes and result.batch == 1
+    ]
+    return _table(["model", "plain file, MB", "with its gradient graph, MB"], rows)
+
+
+def classes(results: Sequence[Result]) -> str:
+    rows = [
+        [result.model, *(f"{result.timings[name].median:.1f}" for name in (SHARED, SEPARATE)),
+         f"{result.ratio(SHARED, SEPARATE):.2f}"]
+        for result in results if SHARED in result.timings
+    ]  # fmt: skip
+    return _table(["model", "five classes of an image, ms", "one by one, ms", "ratio"], rows)
+
+
+def agreement(results: Sequence[Result]) -> str:
+    """How far maps of others are from ours, and who could not take part."""
+    rows = [
+        [result.model, str(result.batch), name, f"{value:.0e}"]
+        for result in results for name, value in result.differences.items()
+    ]  # fmt: skip
+    rows += [
+        [result.model, str(result.batch), name, f"missing: {reason}"]
+        for result in results for name, reason in result.missing.items()
+    ]  # fmt: skip
+    return _table(["model", "batch", "whose map", "difference from ours, of its maximum"], rows)
+
+
+TABLES: dict[str, Callable[[Sequence[Result]], str]] = {
+    "times": times, "marks": marks, "processes": processes, "files": files, "classes": classes, "agreement": agreement,
+}  # fmt: skip
 
 
 def tables(results: Sequence[Result]) -> str:
-    """Milliseconds and multiples of a plain forward pass; then what was measured in processes of their own."""
-    lines = ["| model | batch | what | ms (median) | quartiles | forward passes |", "|---|---|---|---|---|---|"]
-    for result in results:
-        for name, timing in result.timings.items():
-            lines.append(
-                f"| {result.model} | {result.batch} | {name} | {timing.median:.1f} | {timing.low:.1f} to "
-                f"{timing.high:.1f} | {result.ratio(name):.2f} |"
-            )
-    whole = [result for result in results if result.apart]
-    if whole:
-        lines += ["", "| model | process | seconds | peak MB | file MB |", "|---|---|---|---|---|"]
-        for result in whole:
-            lines += [
-                f"| {result.model} | {name} | {seconds:.1f} | {megabytes:.0f} | {result.file_megabytes:.0f} |"
-                for name, (seconds, megabytes) in result.apart.items()
-            ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(found for table in TABLES.values() if (found := table(results)))
+
+
+def filled(page: str, results: Sequence[Result]) -> str:
+    """The page with every marked table written anew."""
+    return MARKED.sub(lambda found: found[1] + TABLES[found[2]](results) + found[3], page)
 
 
 def drawing(results: Sequence[Result]) -> str:
@@ -60,9 +142,10 @@ def drawing(results: Sequence[Result]) -> str:
     for result in results:
         parts.append(f'<text x="4" y="{y + BAR}" font-weight="bold">{result.model}, batch {result.batch}</text>')
         y += ROW
-        for ink, name in zip(INKS, result.timings, strict=False):
+        for name in result.timings:
             ratio = result.ratio(name)
             width = (WIDTH - LEFT - 60) * ratio / longest
+            ink = INKS.get(name.split(",")[0].removesuffix(" Runtime"), OTHER_INK)
             parts.append(f'<text x="{LEFT - 6}" y="{y + BAR - 1}" text-anchor="end">{name}</text>')
             parts.append(f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}" fill="{ink}"/>')
             parts.append(f'<text x="{LEFT + width + 5:.1f}" y="{y + BAR - 1}">{ratio:.2f}</text>')
@@ -74,7 +157,12 @@ def drawing(results: Sequence[Result]) -> str:
     return "\n".join([head, '<rect width="100%" height="100%" fill="#ffffff"/>', *parts, "</svg>"]) + "\n"
 
 
-def write(results: Sequence[Result], about: dict[str, object], folder: Path) -> None:
-    (folder / "speed.json").write_text(as_json(results, about) + "\n", encoding="utf-8")
+def write(results: Sequence[Result], folder: Path) -> None:
     (folder / "speed.md").write_text(tables(results), encoding="utf-8")
     (folder / "speed.svg").write_text(drawing(results), encoding="utf-8")
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Nothing where there are no rows."""
+    lines = [f"| {' | '.join(row)} |\n" for row in rows]
+    return f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}\n{''.join(lines)}" if lines else ""

@@ -1,16 +1,20 @@
-"""GradSkip as one would write it in PyTorch: hooks for tokens and attention, autograd, then the paper's equations."""
+"""GradSkip as one would write it in PyTorch: hooks for tokens and attention, autograd, then the paper's equations.
+
+Nothing of ours is imported, so that a process that runs it is a process of PyTorch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradskip_onnx.types import Architecture, Block
+if TYPE_CHECKING:
+    from gradskip_onnx.types import Architecture, Block
 
 ALPHA, GAMMA, EPS = 0.5, 0.25, 1e-12
 
@@ -38,13 +42,17 @@ class TorchGradSkip:
         finally:
             for handle in handles:
                 handle.remove()
-        gradients = torch.autograd.grad(_score(logits), left)
+        gradients = torch.autograd.grad(score(logits), left)
+        return self.maps(attention, entered, left, gradients)
+
+    def maps(
+        self, attention: Sequence[Tensor], entered: Sequence[Tensor], left: Sequence[Tensor],
+        gradients: Sequence[Tensor],
+    ) -> list[Tensor]:  # fmt: skip
+        """The propagation, image by image."""
+        seen = (attention, entered, left, gradients)
         with torch.no_grad():
-            return [
-                self._map([tensor[i] for tensor in attention], [tensor[i] for tensor in entered],
-                          [tensor[i] for tensor in left], [tensor[i] for tensor in gradients])
-                for i in range(len(images))
-            ]  # fmt: skip
+            return [self._map(*([tensor[i] for tensor in part] for part in seen)) for i in range(len(left[0]))]
 
     def _map(self, attention: Any, entered: Any, left: Any, gradients: Any) -> Tensor:
         blocks = self.architecture.blocks
@@ -107,7 +115,7 @@ def _patches(tokens: Tensor, block: Block) -> Tensor:
     return tokens.reshape(-1, tokens.shape[-1])[len(block.special) :]
 
 
-def _score(logits: Tensor) -> Tensor:
+def score(logits: Tensor) -> Tensor:
     """The logit of the predicted class; for segmentation its mean over the pixels predicted as it."""
     if logits.ndim == 2:
         return logits.max(1).values.sum()
