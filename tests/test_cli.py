@@ -140,7 +140,7 @@ def test_one_image(place, tmp_path):
     assert document["target"]["index"] == expected.target.index
     assert document["preprocess"]["mean"] == [0.5, 0.5, 0.5]
     assert document["model"]["sha256"] == expected.model_sha256
-    assert np.shape(document["grid"]["scores"]) == (16, 16)  # quarters of 4 x 4 patches
+    assert np.shape(document["grid"]["scores"]) == (32, 32)  # pixels
     assert (document["method"], document["score"]) == ("gradskip+", "the method's own")
     assert "by gradskip+" in result.stdout
     for text in ("CPUExecutionProvider", "probability", "ant (0)", "bee (1)", "cat (2)", "dog, hound (3)", "elk (4)"):

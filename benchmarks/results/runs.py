@@ -14,9 +14,15 @@ ONE_PASS = (
     "raw-attention,rollout,input-x-gradient"
 )
 # What asks the model many times does so less often than its authors did: two cores are all there is.
-DROPPED = "gradskip,mutex,tis[masks=256]"
+DROPPED = "tis[masks=256],mutex"
 MASKED = (
-    "gradskip,tam,vit-cx,score-cam[channels=48],integrated-gradients[steps=16],smoothgrad[samples=16],rise[masks=200]"
+    "gradskip+,tam,vit-cx,score-cam[channels=48],integrated-gradients[steps=16],smoothgrad[samples=16],rise[masks=200],"
+    "attention-flow"
+)
+STEPS_BACK = (
+    "gradskip[steps=0],gradskip,gradskip[steps=1],gradskip[steps=2],gradskip[steps=4],gradskip[steps=8],"
+    "gradskip[gate=branch],gradskip[gate=attention],gradskip[tokens=branch,steps=0],gradskip[tokens=branch],"
+    "gradskip[tokens=branch,gate=attention],gradskip[alpha=1],gradskip[alpha=0],gradskip[weight=key]"
 )
 STEPS = "[steps=14]"  # half as many as usual, for the same reason
 FAITHFUL = f"insertion-deletion{STEPS},insertion{STEPS},deletion{STEPS}"
@@ -66,16 +72,35 @@ VIT, DISTILLED, SEGFORMER = (
     for path in ("gradskip_onnx/demo/vit.onnx", "tests/fixtures/deit_distilled.onnx", "tests/fixtures/segformer.onnx")
 )
 
-HELD_OUT = ("--part", "2/2", "--pictures", "4", "--reference", "gradskip")
-PLANTED = ("--target", "label", "--pictures", "4", "--reference", "gradskip")
+SHARED = ("--threads", "1", "--pictures", "4", "--reference", "gradskip+")
+HELD_OUT = ("--part", "2/2", *SHARED)
+PLANTED = ("--target", "label", *SHARED)
+TUNING = (
+    "--part",
+    "1/2",
+    "--limit",
+    "40",
+    "--threads",
+    "1",
+    "--pictures",
+    "0",
+)  # its reference is its own first method
+ON_PLANTED = (("vit", VIT), ("deit", DISTILLED), ("segformer", SEGFORMER))
 
 RUNS = (
-    Run("deit", "deit_tiny.onnx", IMAGES, ONE_PASS, FAITHFUL, "deit", HELD_OUT),
-    Run("deit-dropped", "deit_tiny.onnx", IMAGES, DROPPED, FAITHFUL, "deit", HELD_OUT),
-    Run("deit-masked", "deit_tiny.onnx", IMAGES, MASKED, FAITHFUL, "deit", HELD_OUT),
-    Run("planted-vit", VIT, "planted:200", ONE_PASS, TRUTH, "planted-vit", PLANTED),
-    Run("planted-deit", DISTILLED, "planted:200", ONE_PASS, TRUTH, "planted-deit", PLANTED),
-    Run("planted-segformer", SEGFORMER, "planted:200", ONE_PASS, TRUTH, "planted-segformer", PLANTED),
+    Run("steps", "deit_tiny.onnx", IMAGES, STEPS_BACK, FAITHFUL, "steps", TUNING),
+    Run("deit-held-out", "deit_tiny.onnx", IMAGES, f"{ONE_PASS},{DROPPED}", FAITHFUL, "deit", HELD_OUT),
+    *(
+        Run(f"planted-{name}", file, "planted:200", ONE_PASS, TRUTH, f"planted-{name}", PLANTED)
+        for name, file in ON_PLANTED
+    ),
+    *(
+        Run(f"pointing-{name}", file, "planted:1000", ONE_PASS, "pointing-game", f"planted-{name}", PLANTED)
+        for name, file in ON_PLANTED
+    ),
+    Run("deit-masked", "deit_tiny.onnx", IMAGES, MASKED, FAITHFUL, "deit", ("--limit", "32", *HELD_OUT)),
+    Run("deit", "deit_tiny.onnx", IMAGES, ONE_PASS, FAITHFUL, "deit", SHARED),
     Run("flops-vit-base", "vit_base.onnx", "planted:1", ONE_PASS, "gflops", "flops-vit-base"),
     Run("flops-segformer", "segformer_b0.onnx", "planted:1", ONE_PASS, "gflops", "flops-segformer"),
+    Run("flops-deit", "deit_tiny.onnx", "planted:1", ONE_PASS, "gflops", "flops-deit"),
 )

@@ -28,9 +28,11 @@ def written(run: Run, results: Mapping[str, Any]) -> str:
     """One table; the best value of a column is bold."""
     columns = results["metrics"]
     counted = run.metrics == "gflops"
+    against = [] if counted else [f"minus `{results['reference']}`"]  # in the first metric, on the same images
     heads = [
         "method",
         *([] if counted else [column["label"] for column in columns]),
+        *against,
         "passes",
         "GFLOPs" * counted or "s",
     ]
@@ -63,6 +65,10 @@ def _best(results: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
+def _gap(found: Mapping[str, float] | None) -> str:
+    return "" if found is None else f"{found['value']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f})"
+
+
 def _row(
     method: Mapping[str, Any], columns: list[Mapping[str, Any]], best: Mapping[str, float], counted: bool
 ) -> list[str]:
@@ -79,5 +85,6 @@ def _row(
         text = f"{found['value']:.3f}"
         text = f"**{text}**" if found["value"] == best[column["label"]] else text
         cells.append(f"{text} ({found['low']:.3f} to {found['high']:.3f})")
+    cells.append(_gap(method["results"][columns[0]["label"]]["gap"]))
     seconds = method["seconds"]
     return [f"`{method['label']}`", *cells, passes, "" if seconds is None else f"{seconds:.2f}"]

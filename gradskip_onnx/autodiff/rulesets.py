@@ -25,10 +25,16 @@ from gradskip_onnx.autodiff.rules import VJPS, Rule
 
 GRADIENT: dict[str, Rule] = VJPS
 
+
+def _conserving(gamma_conv: float) -> dict[str, Rule]:
+    """CONSERVATIVE with the gamma rule at the patch embedding."""
+    return lrp(attention_held=True, halves=False, gamma_linear=0.0, gamma_conv=gamma_conv)
+
+
 RULESETS: Mapping[str, Callable[..., Mapping[str, Rule]]] = MappingProxyType(
     {
         "gradient": lambda: GRADIENT,
-        "conservative": lambda: GRADIENT | CONSERVATIVE,
+        "conservative": lambda gamma_conv=0.0: GRADIENT | (_conserving(gamma_conv) if gamma_conv else CONSERVATIVE),
         "ah+ln": lambda mean=0.0, gates=0.0: (
             GRADIENT | ATTENTION_HELD | SPREAD_HELD | (MEAN_HELD if mean else {}) | (GATES_HELD if gates else {})
         ),

@@ -8,13 +8,15 @@ figures are in docs/gradskip_plus.md.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 
 import numpy as np
 
 from ..autodiff.choice import Rules
-from ..autodiff.odds_seed import log_odds
+from ..autodiff.odds_seed import LogOdds
 from ..errors import InputError, UnsupportedModelError
 from ..types import Architecture, Array, Block, Grid, Needs, Relevance, Trace, read_only
 from . import Method, method, one_backward, one_pass
@@ -22,10 +24,8 @@ from .attributed import at_pixels
 from .enlarge import half_pixel
 from .options import check, option
 from .patches import Patches
-from .windows import cells
 
 FROM, TO = 1 / 6, 2 / 3  # of the depth: where relevance has left the class token and still lies on objects
-QUARTERS = 4  # cells a side of a patch, in which the relevance of pixels is gathered
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,36 +35,39 @@ class GradSkipPlusOptions:
     against: str = option(
         "others", "what the class must stand above: all other classes, or nothing", choices=("others", "nothing")
     )
+    share: float = option(0.75, "how much of the other classes counts; 1: the log-odds of the class", low=0.0, high=1.0)
     rules: str = option(
         "conservative",
         "of what is differentiated: tokens alone, or attention, norms and gates too",
         choices=("conservative", "gradient"),
     )
+    gamma_conv: float = option(100.0, "gamma of the patch embedding, by conservative rules", low=0.0)
     first: int = option(0, "number of the first block whose input is read; 0: the one after a sixth of all", low=0)
     last: int = option(0, "number of the last block whose input is read; 0: the one before the last third", low=0)
-    pixels: bool = option(True, "read at the pixels as well, with the weight of one block among all")
+    pixels: bool = option(True, "read at the pixels as well, as much as at the blocks together")
+    agree: float = option(10.0, "weight of the geometric mean of the two, where both speak for the class", low=0.0)
 
     def __post_init__(self) -> None:
         check("gradskip+", self)
 
 
 def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlusOptions) -> Relevance:
-    """The mean over the middle blocks, and the pixels as one depth more; negative speaks against the class."""
+    """(H, W): M + P + agree sqrt(M+ P+), M of the middle blocks and P of the pixels; negative speaks against."""
     blocks = middle(architecture.blocks, options)
-    height, width = architecture.input_dims[1:]
-    fine = (min(QUARTERS * architecture.grid[0], height), min(QUARTERS * architecture.grid[1], width))
-    scores = np.mean([spread(of_tokens(Patches(trace, block)), fine) for block in blocks], axis=0)
+    size = architecture.input_dims[1:]
+    scores = of_blocks(trace, blocks, size)
     if options.pixels:
-        scores = scores + of_pixels(trace, architecture, fine) / len(architecture.blocks)
+        M, P = scores, at_pixels(trace, architecture)
+        scores = M + P + options.agree * np.sqrt(np.maximum(M, 0) * np.maximum(P, 0))
     if not scores.any():
         raise UnsupportedModelError("zero-gradient", "no relevance reaches the patches; try another target or method")
-    size = np.abs(scores).sum()
+    total = np.abs(scores).sum()
     checks = {"first_block": blocks[0].index + 1, "last_block": blocks[-1].index + 1, "sum": float(scores.sum())}
     return Relevance(
         scores=read_only(scores),
         method="gradskip+",
         options=asdict(options),
-        checks=checks | {"negative_share": float((size - scores.sum()) / (2 * size))},
+        checks=checks | {"negative_share": float((total - scores.sum()) / (2 * total))},
     )
 
 
@@ -79,27 +82,30 @@ def middle(blocks: Sequence[Block], options: GradSkipPlusOptions) -> Sequence[Bl
     return blocks[low:high]
 
 
-def of_tokens(patches: Patches) -> Array:
-    """R_i = <t_i, g_i> at the input of a block, on its grid."""
-    R = (patches.value("tokens_in") * patches.gradient("tokens_in")).sum(axis=1)
-    return np.asarray(R.reshape(patches.block.grid))
+def of_blocks(trace: Trace, blocks: Sequence[Block], size: Grid) -> Array:
+    """The mean over the blocks of R_i = <t_i, g_i> at their inputs, between the centres of patches."""
+    sums: dict[Grid, Array] = defaultdict(lambda: np.zeros(()))  # a grid is enlarged once, not once for each block
+    for block in blocks:
+        patches = Patches(trace, block)
+        R = np.einsum("nd,nd->n", patches.value("tokens_in"), patches.gradient("tokens_in"), dtype=np.float64)
+        sums[block.grid] = sums[block.grid] + R.reshape(block.grid)
+    return np.asarray(sum(spread(R, size) for R in sums.values()) / len(blocks))
 
 
-def of_pixels(trace: Trace, architecture: Architecture, fine: Grid) -> Array:
-    """sum over channels and over the pixels of each cell of x * g: a grey image, x = 0, would have no relevance."""
-    R = at_pixels(trace, architecture)
-    place = cells(fine, (R.shape[0], R.shape[1]))
-    return np.bincount(place, R.ravel(), fine[0] * fine[1]).reshape(fine)
-
-
-def spread(R: Array, fine: Grid) -> Array:
+def spread(R: Array, size: Grid) -> Array:
     """Relevance of tokens between their centres and with its sum kept (exactly so where the grids divide)."""
-    down, across = (half_pixel(new, old) for new, old in zip(fine, R.shape, strict=True))
-    return np.asarray(down @ R @ across.T * (R.size / (fine[0] * fine[1])))
+    down, across = (half_pixel(new, old) for new, old in zip(size, R.shape, strict=True))
+    rows = np.einsum("yr,rc->yc", down, R) * (R.size / prod(size))  # einsum: BLAS would leave its threads spinning
+    return np.asarray(np.einsum("yc,xc->yx", rows, across))
 
 
 def needs(options: GradSkipPlusOptions) -> Needs:
     return Needs(tokens_in="all", tokens_in_gradients="all", input_gradients=options.pixels)
+
+
+def rules(options: GradSkipPlusOptions) -> Rules:
+    """The gamma rule at the patch embedding is one of the conservative rules; what is read at blocks never meets it."""
+    return Rules(options.rules, (("gamma_conv", options.gamma_conv),) if options.rules == "conservative" else ())
 
 
 GRADSKIP_PLUS = method(
@@ -111,7 +117,7 @@ GRADSKIP_PLUS = method(
         needs=needs,
         run=one_pass(gradskip_plus),
         cost=one_backward,
-        rules=lambda options: Rules(options.rules),
-        seed=lambda options: log_odds if options.against == "others" else None,
+        rules=rules,
+        seed=lambda options: LogOdds(options.share) if options.against == "others" else None,
     )
 )
