@@ -47,13 +47,14 @@ def run(
     values = _canonical(plan.values, outputs, layouts, batch)
     gradients, readouts, relevances = (_canonical(part, outputs, layouts, rows) for part in shown[1:])
     explained = outputs[plan.target_output] if plan.target_output else _chosen(targets, logits)
+    seen = [_of_image(values, i) for i in range(batch)]
     places = range(rows) if rows == batch else [0] * rows  # of the image that each row is about
     return [
         Trace(
             input=read_only(images[i]),
             logits=read_only(logits[i]),
             target=int(explained[row]),
-            values=_of_image(values, i),
+            values=seen[i],
             gradients=_of_image(gradients, row),
             readouts=_of_image(readouts, row),
             relevances=_of_image(relevances, row),

@@ -23,6 +23,7 @@ TORCH, COMPILED, CAM = "PyTorch, explanation", "torch.compile, explanation", "gr
 OUR_LRP, LXT = "ours, AttnLRP", "lxt, AttnLRP"
 SHARED, SEPARATE = "ours, five classes", "ours, five classes one by one"
 METHOD = "gradskip"
+SPINNING = "session.intra_op.allow_spinning"
 
 
 @dataclass(slots=True)
@@ -83,7 +84,11 @@ def still() -> None:
     class Still(ort.SessionOptions):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.add_session_config_entry("session.intra_op.allow_spinning", "0")
+            super().add_session_config_entry(SPINNING, "0")
+
+        def add_session_config_entry(self, key: str, value: str) -> None:
+            if key != SPINNING:  # said twice, ONNX Runtime warns
+                super().add_session_config_entry(key, value)
 
     if ort.SessionOptions.__name__ != Still.__name__:
         ort.SessionOptions = Still
