@@ -192,12 +192,12 @@ def test_nothing_is_kept_or_changed_between_runs():
 
 def test_gini_is_the_mean_difference():
     heads = np.random.default_rng(0).random((3, 7, 5)).astype(np.float32)
-    for head, value in zip(heads.reshape(3, -1).astype(np.float64), gini_of_heads([heads]), strict=True):
+    for head, value in zip(heads.reshape(3, -1).astype(np.float64), gini_of_heads([[heads]])[0], strict=True):
         pairs = np.abs(head[:, None] - head).sum()
         assert value == pytest.approx(pairs / (2 * head.size * head.sum()), abs=TWIN)
     copies = np.repeat(np.repeat(heads, 3, axis=1), 4, axis=2)
-    np.testing.assert_allclose(gini_of_heads([copies]), gini_of_heads([heads]), atol=TWIN)
-    assert (gini_of_heads([np.full((2, 50, 50), 1 / 49, dtype=np.float32)]) == 0).all()
+    np.testing.assert_allclose(gini_of_heads([[copies]])[0], gini_of_heads([[heads]])[0], atol=TWIN)
+    assert (gini_of_heads([[np.full((2, 50, 50), 1 / 49, dtype=np.float32)]])[0] == 0).all()
 
 
 # --- size

@@ -76,8 +76,10 @@ def test_sparsity_is_over_entries_that_exist():
     values = [np.concatenate([part[head].ravel() for part in parts]) for head in range(2)]
     rows = [[row for part in parts for row in part[head]] for head in range(2)]
 
-    np.testing.assert_allclose(gini_of_heads(parts), [gini(v) for v in values], rtol=1e-6)
-    np.testing.assert_allclose(gini_of_rows(parts), [np.mean([gini(r) for r in group]) for group in rows], rtol=1e-6)
+    np.testing.assert_allclose(gini_of_heads([parts])[0], [gini(v) for v in values], rtol=1e-6)
+    np.testing.assert_allclose(
+        gini_of_rows([parts])[0], [np.mean([gini(r) for r in group]) for group in rows], rtol=1e-6
+    )
 
 
 def gini(values: Array) -> float:

@@ -10,13 +10,12 @@ import numpy as np
 from ..types import Array
 from .patches import Patches, overlaps
 
-Sides = tuple[Array, Array, Array]  # main path, skip path, gradient; all (n, d)
+Sides = tuple[Array, Array]  # sum_k |G * .| of the main path and of the skip path, (n,) each
 
 
 def share(sides: Sides, events: Counter[str]) -> float:
     """b = sum |G * main| / (sum |G * main| + sum |G * skip|); 0/0 is a half, counted."""
-    main, skip, G = sides
-    through, around = float(overlaps(G, main).sum()), float(overlaps(G, skip).sum())
+    through, around = (float(side.sum()) for side in sides)
     if through + around == 0:
         events["even_gates"] += 1
         return 0.5
@@ -30,23 +29,23 @@ def by_output(blocks: Sequence[Patches], at: int, reading: str) -> Sides:
     the block before on its other side; at the first block of a stage there is none of the same shape, and the zeros
     returned make the gate undefined.
     """
-    tokens, G = blocks[at].tokens(reading), blocks[at].slopes(reading)
+    main, G = blocks[at].mass(reading), blocks[at].slopes(reading)
     if reading != "tokens_in":
-        return tokens, blocks[at].tokens("tokens_in"), G
+        return main, overlaps(G, blocks[at].tokens("tokens_in"))
     if at == 0 or blocks[at - 1].block.stage != blocks[at].block.stage:
-        return np.zeros_like(tokens), np.zeros_like(tokens), G
-    return tokens, blocks[at - 1].tokens("tokens_in"), G
+        return np.zeros_like(main), np.zeros_like(main)
+    return main, overlaps(G, blocks[at - 1].tokens("tokens_in"))
 
 
 def by_branch(blocks: Sequence[Patches], at: int, _reading: str) -> Sides:
     """What the whole block adds, f = out - in, against what it adds to."""
-    entered = blocks[at].value("tokens_in")
-    return blocks[at].value("tokens_out") - entered, entered, blocks[at].gradient("tokens_out")
+    entered, G = blocks[at].value("tokens_in"), blocks[at].gradient("tokens_out")
+    return overlaps(G, blocks[at].value("tokens_out") - entered), overlaps(G, entered)
 
 
 def by_attention(blocks: Sequence[Patches], at: int, _reading: str) -> Sides:
     """What the attention alone adds, against what it adds to."""
-    return blocks[at].tokens("branch"), blocks[at].tokens("tokens_in"), blocks[at].slopes("branch")
+    return blocks[at].mass("branch"), overlaps(blocks[at].slopes("branch"), blocks[at].tokens("tokens_in"))
 
 
 GATES: Mapping[str, Callable[[Sequence[Patches], int, str], Sides]] = {

@@ -1,46 +1,106 @@
-"""The Gini coefficient of attention heads: values are sorted, so it is exact."""
+"""The Gini coefficient of attention heads: values are sorted, so it is exact; the heads of a model side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import ceil
 
 import numpy as np
 
 from ..types import Array
 
 CHUNK = 1 << 20  # values handled in float64 at a time, so that memory follows the float32 attention, not twice it
+WORTH_A_THREAD = 1 << 18  # values; fewer are sorted sooner than a thread is started
+THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+Attention = Sequence[Array]  # (h, n, keys) of one block, or one such array a window
+Head = tuple[int, int]  # the block, and the head in it
 
 
-def gini_of_heads(attention: Sequence[Array]) -> Array:
-    """Gini of all values of each head, (h,); equal copies of every value would not change it."""
-    heads = [part.reshape(len(part), -1) for part in attention]
-    return _gini(heads[0] if len(heads) == 1 else np.concatenate(heads, axis=1))
+def gini_of_heads(blocks: Sequence[Attention]) -> list[Array]:
+    """Gini of all values of each head, (h,) a block; equal copies of every value would not change it."""
+    found = [np.empty(len(attention[0])) for attention in blocks]
+
+    def work(heads: Sequence[Head]) -> None:
+        values = np.stack([_values(blocks[block], head) for block, head in heads])
+        for (block, head), value in zip(heads, _gini(values), strict=True):
+            found[block][head] = value
+
+    _share_out(work, _jobs(blocks))
+    return found
 
 
-def gini_of_rows(attention: Sequence[Array]) -> Array:
-    """Mean over the rows of the Gini of each row, (h,)."""
-    heads = range(len(attention[0]))
-    return np.array([np.concatenate([_gini(part[head]) for part in attention]).mean() for head in heads])
+def gini_of_rows(blocks: Sequence[Attention]) -> list[Array]:
+    """Mean over the rows of the Gini of each row, (h,) a block."""
+    return [
+        np.array(
+            [
+                np.concatenate([_gini(part[head].copy()) for part in attention]).mean()
+                for head in range(len(attention[0]))
+            ]
+        )
+        for attention in blocks
+    ]
 
 
-GINI: dict[str, Callable[[Sequence[Array]], Array]] = {"head": gini_of_heads, "row": gini_of_rows}
+GINI: Mapping[str, Callable[[Sequence[Attention]], list[Array]]] = {"head": gini_of_heads, "row": gini_of_rows}
+
+
+def _values(attention: Attention, head: int) -> Array:
+    parts = [part[head].reshape(-1) for part in attention]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _jobs(blocks: Sequence[Attention]) -> list[list[Head]]:
+    """All heads, those of one length together, in parts that keep every thread busy; the largest first."""
+    lengths: dict[int, list[Head]] = {}
+    for block, attention in enumerate(blocks):
+        length = sum(part[0].size for part in attention)
+        lengths.setdefault(length, []).extend((block, head) for head in range(len(attention[0])))
+    total = sum(length * len(heads) for length, heads in lengths.items())
+    share = max(ceil(total / THREADS), WORTH_A_THREAD)
+    jobs = []
+    for length, heads in lengths.items():
+        step = max(1, share // max(length, 1))
+        jobs += [(length * len(part), part) for at in range(0, len(heads), step) if (part := heads[at : at + step])]
+    return [part for _, part in sorted(jobs, key=lambda job: job[0], reverse=True)]
+
+
+def _share_out(work: Callable[[Sequence[Head]], None], jobs: Sequence[Sequence[Head]]) -> None:
+    """Every job once, by this thread and as many more as are worth starting."""
+    waiting = iter(jobs)  # handing out the next one is atomic
+
+    def some() -> None:
+        for job in waiting:
+            work(job)
+
+    more = min(THREADS, len(jobs)) - 1
+    if more < 1:
+        some()
+        return
+    with ThreadPoolExecutor(more) as pool:
+        others = [pool.submit(some) for _ in range(more)]
+        some()
+        for other in others:
+            other.result()
 
 
 def _gini(values: Array) -> Array:
-    """Gini of each row of (r, m), 0 for a row of zeros.
+    """Gini of each row of (r, m), 0 for a row of zeros; the values are put in order.
 
     2 sum_u u a_u / (m sum a) - (m + 1) / m = sum_u (2u - m - 1) a_u / (m sum a). The ranks of u and m + 1 - u are
     opposite, so the sum is one over pairs of (2u - m - 1) (a_u - a_(m+1-u)), u > m/2: no term is negative, so no digit
     is lost, and equal values give exactly 0.
     """
-    count = values.shape[1]
-    ordered, half = np.sort(values, axis=1), (count + 1) // 2
-    low, high = ordered[:, : count - half], ordered[:, half:][:, ::-1]  # a_1, a_2, ... and a_m, a_(m-1), ...
-    ranked, total = np.zeros(len(ordered)), ordered[:, count - half : half].sum(axis=1, dtype=np.float64)
-    for part in chunks(count - half, len(ordered)):
+    count, half = values.shape[1], (values.shape[1] + 1) // 2
+    values.sort(axis=1)
+    low, high = values[:, : count - half], values[:, half:][:, ::-1]  # a_1, a_2, ... and a_m, a_(m-1), ...
+    ranked, total = np.zeros(len(values)), np.einsum("rm->r", values, dtype=np.float64)
+    for part in chunks(count - half, len(values)):
         ranks = count - 1 - 2.0 * np.arange(part.start, part.stop)
         ranked += np.einsum("rm,m->r", np.subtract(high[:, part], low[:, part], dtype=np.float64), ranks)
-        total += np.add(high[:, part], low[:, part], dtype=np.float64).sum(axis=1)
     return np.asarray(ranked / np.where(total > 0, count * total, 1.0))
 
 

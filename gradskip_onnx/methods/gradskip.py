@@ -17,10 +17,10 @@ from ..errors import UnsupportedModelError
 from ..types import Architecture, Array, BlockFacts, Needs, Relevance, Trace, Which, read_only
 from . import Method, method, one_backward, one_pass
 from .gates import GATES, share
-from .gini import chunks
+from .gini import GINI, chunks
 from .heads import Heads, weigh
 from .options import check, option
-from .patches import Patches, Reach, norms, overlaps
+from .patches import Patches, Reach, norms
 from .quartiles import EVERY, FOCUS, QUARTERS, restrict
 from .route import Route, route
 from .windows import cell_shares, cells
@@ -97,8 +97,9 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
     path, events, facts, focus = walk.path, walk.events, [], []
     R = path.starts[path.first] * walk.initial(path.first)
     drift = 0.0
+    steps = walk.steps(range(path.first, path.stop, -1))
     for at in range(path.first, path.stop, -1):
-        step = walk.step(at)
+        step = steps[at]
         before = R.sum()
         R = walk.back_through(at, step, R)
         facts.append(step.facts)
@@ -174,13 +175,22 @@ class _Walk:
             R = np.ones_like(R)
         return np.asarray(R / R.sum())
 
-    def step(self, at: int) -> _Step:
+    def steps(self, way: Sequence[int]) -> dict[int, _Step]:
+        """What each block on the way does."""
+        reaches = [self.reaches(at) for at in way]
+        ginis = GINI[self.options.gini]([[reach.attention for reach in some] for some in reaches])
+        return {at: self.step(at, some, gini) for at, some, gini in zip(way, reaches, ginis, strict=True)}
+
+    def reaches(self, at: int) -> Sequence[Reach]:
+        found = self.blocks[at].reaches()
+        if self.options.renorm_rows:
+            found = [replace(reach, attention=_renormalised(reach.attention)) for reach in found]
+        return found
+
+    def step(self, at: int, reaches: Sequence[Reach], gini: Array) -> _Step:
         """The heads and the gate of a block."""
         events: Counter[str] = Counter()
-        reaches = self.blocks[at].reaches()
-        if self.options.renorm_rows:
-            reaches = [replace(reach, attention=_renormalised(reach.attention)) for reach in reaches]
-        heads = self.heads(at, reaches, events)
+        heads = self.heads(at, reaches, gini, events)
         gate = share(GATES[self.options.gate](self.blocks, at, READINGS[self.options.tokens]), events)
         index = self.blocks[at].block.index
         facts = BlockFacts(index, _floats(heads.weights), _floats(heads.flow), _floats(heads.gini), gate)
@@ -191,14 +201,14 @@ class _Walk:
         gate = step.facts.gate
         return gate * self.through_attention(step, self.sizes[at], R) + (1 - gate) * R
 
-    def heads(self, at: int, reaches: Sequence[Reach], events: Counter[str]) -> Heads:
+    def heads(self, at: int, reaches: Sequence[Reach], gini: Array, events: Counter[str]) -> Heads:
         options, at_patches = self.options, self.sizes[at].G
         if options.flow == "input":
             at_patches = norms(self.blocks[at].slopes("tokens_in"))
         at_keys = [reach.at_keys(at_patches) for reach in reaches]
         numbers = {"alpha": options.alpha, "gamma": options.gamma, "eps": options.eps}
         attention = [reach.attention for reach in reaches]
-        found = weigh(attention, at_keys, **numbers, gini=options.gini, events=events)
+        found = weigh(attention, at_keys, **numbers, sparsity=gini, events=events)
         return restrict(found, attention, options.heads, options.focus, events)
 
     def through_attention(self, step: _Step, sizes: _Sizes, R: Array) -> Array:
@@ -244,8 +254,7 @@ class _Walk:
 def _sizes(reading: str, block: Patches) -> _Sizes:
     if not block.shown(reading):  # not walked through
         return _Sizes(*np.zeros((3, block.block.grid[0] * block.block.grid[1])))
-    T, G = block.tokens(reading), block.slopes(reading)
-    return _Sizes(norms(T), norms(G), overlaps(G, T))
+    return _Sizes(norms(block.tokens(reading)), norms(block.slopes(reading)), block.mass(reading))
 
 
 def _renormalised(A: Array) -> Array:

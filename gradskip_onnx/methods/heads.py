@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..types import Array
-from .gini import GINI
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,17 +28,16 @@ def weigh(
     alpha: float,
     gamma: float,
     eps: float,
-    gini: str,
+    sparsity: Array,
     events: Counter[str],
 ) -> Heads:
     """Omega of attention (h, n, keys), from the gradient norm at each key; 0/0 cases are counted in `events`.
 
-    Window attention comes as one array a window: a head is all of its windows together.
+    Window attention comes as one array a window: a head is all of its windows together. `sparsity` is the Gini.
     """
     received = [part.sum(axis=1, dtype=np.float64) for part in attention]  # (h, keys)
     strength = sum(np.einsum("hk,k->h", *pair) for pair in zip(received, key_gradients, strict=True))
     flow = threshold(np.asarray(strength), gamma, events)  # g_q = sum_i sum_j A_qij |G_j|
-    sparsity = GINI[gini](attention)
     events["empty_heads"] += int((np.sum([sums.sum(axis=1) for sums in received], axis=0) == 0).sum())
     mixed = alpha * flow + (1 - alpha) * sparsity / (sparsity.sum() + eps)
     if mixed.sum() == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -31,6 +31,7 @@ class Patches:
 
     trace: Trace
     block: Block
+    seen: dict[str, Array] = field(default_factory=dict)  # checked and cut once, asked for often
 
     def shown(self, tensor: str) -> bool:
         """Whether the pass showed the gradient."""
@@ -105,7 +106,19 @@ class Patches:
             what = f"attention {self.block.attention!r} is {seen.shape}, expected {shape}"
             raise self._unsupported("grid-mismatch", what)
 
+    def mass(self, tensor: str) -> Array:
+        """sum_k |G_ik T_ik| of each patch, (n,) float64."""
+        name = f"mass of {tensor}"
+        if name not in self.seen:
+            self.seen[name] = overlaps(self.slopes(tensor), self.tokens(tensor))
+        return self.seen[name]
+
     def _patches(self, array: Array, name: str) -> Array:
+        if name not in self.seen:
+            self.seen[name] = self._cut(array, name)
+        return self.seen[name]
+
+    def _cut(self, array: Array, name: str) -> Array:
         tokens = _drop(array, self.block.special, axis=0)
         rows, columns = self.block.grid
         if tokens.ndim != 2 or len(tokens) != rows * columns:

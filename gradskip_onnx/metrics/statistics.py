@@ -129,7 +129,7 @@ def wilcoxon(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Si
 
 def gini(attention: Array) -> Array:
     """Sparsity of each head of (heads, queries, keys), all values of a head together."""
-    return GINI["head"]([attention])
+    return GINI["head"]([[attention]])[0]
 
 
 def entropy(attention: Array) -> Array:
