@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -25,6 +26,7 @@ from benchmarks.speed import cases, contenders, measure, page, results
 from benchmarks.speed.__main__ import main
 from benchmarks.speed.apart import FIRST, LATER, SCRIPT, Process, apart
 from benchmarks.speed.measure import Timing, interleaved
+from gradskip_onnx import __version__
 
 SAME = 1e-5
 
@@ -119,6 +121,24 @@ def test_a_process_that_fails_is_named(models):
         contenders._lxt(replace(given, case=replace(case, name="vit_that_nobody_made")), found, stack)
     assert "timm does not know" in found.missing[contenders.LXT]
     assert not found.calls
+
+
+def test_every_model_and_batch_gets_a_process(tmp_path, monkeypatch):
+    """And only what is missing, where a run is resumed."""
+    started: list[list[str]] = []
+    monkeypatch.setattr("benchmarks.speed.__main__._elsewhere", started.append)
+    given = [str(tmp_path), "--model", "ViT-tiny", "--model", "ViT-B/16", "--threads", "3", "--no-compile"]
+    assert CliRunner().invoke(main, given).exit_code == 0
+    assert [line[1:5] for line in started] == [
+        ["--model", name, "--batch", batch] for name in ("ViT-tiny", "ViT-B/16") for batch in ("1", "8")
+    ]
+    assert all(line[5:] == ["--threads", "3", "--no-compile"] for line in started)
+
+    del started[:]
+    about = {"version": __version__, "threads": 3, "machine": platform.machine(), "quick": False}
+    results.keep([measured("ViT-tiny", 8, 1.0)], about, tmp_path)
+    assert CliRunner().invoke(main, [*given, "--resume"]).exit_code == 0
+    assert [line[2:5:2] for line in started] == [["ViT-tiny", "1"], ["ViT-B/16", "1"], ["ViT-B/16", "8"]]
 
 
 def test_a_model_whose_weights_are_absent_is_left_out(tmp_path, monkeypatch):

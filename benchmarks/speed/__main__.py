@@ -40,17 +40,19 @@ SHELL_ROUNDS = 3
 @click.option("--threads", type=int, default=len(os.sched_getaffinity(0)), show_default=True)
 @click.option("--processes/--no-processes", default=True, help="Whether to measure fresh processes too.")
 @click.option("--compile/--no-compile", "compiled", default=None, help="Whether torch.compile takes part.")
+@click.option("--resume", is_flag=True, help="Only what FOLDER holds no results of.")
 @click.option("--page", type=click.Path(path_type=Path, exists=True), help="Measure nothing, fill this page's tables.")
 def main(
     folder: Path, quick: bool, rounds: int | None, batches: tuple[int, ...], models: tuple[str, ...], threads: int,
-    processes: bool, compiled: bool | None, page: Path | None,
+    processes: bool, compiled: bool | None, resume: bool, page: Path | None,
 ) -> None:  # fmt: skip
     about = {"version": __version__, "threads": threads, "machine": platform.machine(), "quick": quick}
     if page is not None:
         _fill(page, folder, about)
         return
     cases = {name: case for name, case in (QUICK if quick else CASES).items() if not models or name in models}
-    pairs = [(name, batch) for name in cases for batch in ((1,) if quick else batches)]
+    done = {(result.model, result.batch) for result in read(folder, about)} if resume else set()
+    pairs = [(name, batch) for name in cases for batch in ((1,) if quick else batches) if (name, batch) not in done]
     for name, batch in pairs:
         case = cases[name]
         if case.absent:
@@ -65,7 +67,11 @@ def main(
             write(results, folder)
             click.echo(tables([result]))
         else:
-            _elsewhere(["--model", name, "--batch", str(batch)])
+            _elsewhere([
+                str(folder), "--model", name, "--batch", str(batch), "--threads", str(threads),
+                *(["--rounds", str(rounds)] if rounds else []), *([] if processes else ["--no-processes"]),
+                *([] if compiled in (None, True) else ["--no-compile"]),
+            ])  # fmt: skip
 
 
 def _measured(
@@ -84,16 +90,11 @@ def _measured(
     )  # fmt: skip
 
 
-def _elsewhere(chosen: list[str]) -> None:
+def _elsewhere(given: list[str]) -> None:
     """The same command for one model and batch size, in a process that ends with it; the others go on if it fails."""
-    given, skip = [], False
-    for word in sys.argv[1:]:
-        if not skip and word not in ("--model", "--batch"):
-            given.append(word)
-        skip = word in ("--model", "--batch")
-    done = subprocess.run([sys.executable, "-m", __package__, *given, *chosen], check=False)
+    done = subprocess.run([sys.executable, "-m", __package__, *given], check=False)
     if done.returncode:
-        click.echo(f"{' '.join(chosen)} failed with exit code {done.returncode}", err=True)
+        click.echo(f"failed with exit code {done.returncode}: {' '.join(given)}", err=True)
 
 
 def _fill(page: Path, folder: Path, about: dict[str, object]) -> None:
