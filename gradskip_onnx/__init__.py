@@ -1,8 +1,8 @@
 """Explain a vision transformer from its ONNX file alone."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .lazy import looked_up
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = looked_up(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -53,18 +53,12 @@ def open_session(
     folder: Path | None = None,
     device: str = "auto",
     *,
-    require_device: bool = False,
-    threads: int | None = None,
-    optimise: bool = True,
-    frugal: bool = False,
     lent: Mapping[str, Array] = EMPTY,
+    **how: Any,
 ) -> Session:
-    """Open `model`; weights in files lie in `folder`, but for those in `lent`."""
+    """Open `model`; weights in files lie in `folder`, but for those in `lent`. `how` is as in `open_bytes`."""
     places = [place for tensor in model.graph.initializer if tensor.name not in lent and (place := place_of(tensor))]
-    return open_bytes(
-        model.SerializeToString(), places, folder, device, require_device=require_device, threads=threads,
-        optimise=optimise, frugal=frugal, lent=lent,
-    )  # fmt: skip
+    return open_bytes(model.SerializeToString(), places, folder, device, lent=lent, **how)
 
 
 def open_bytes(

@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("session",),
     ("given",),
     ("mapped",),
-    ("demo", "types", "errors", "extras", "version", "cache", "records"),
+    ("demo", "types", "errors", "extras", "version", "lazy", "cache", "records"),
 )
 APART = {("autodiff", "graph"), ("graph", "autodiff"), ("metrics", "datasets"), ("metrics", "api")}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -1,7 +1,8 @@
 """Reverse-mode differentiation from ONNX graph to ONNX graph."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gradskip_onnx.lazy import looked_up
 
 if TYPE_CHECKING:
     from gradskip_onnx.autodiff.emit import Emit, Sym
@@ -26,7 +27,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = looked_up(__name__, _HOMES)
