@@ -18,6 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("evaluation",),
     ("metrics", "datasets"),
     ("api",),
+    ("explainer",),
     ("sharing", "model"),
     ("kept",),
     ("outputs", "render", "colours", "bundle", "regions", "sidecar"),
