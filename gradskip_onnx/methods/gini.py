@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from math import ceil
 
 import numpy as np
 
 from ..types import Array
+from .threads import THREADS, side_by_side
 
 CHUNK = 1 << 20  # values handled in float64 at a time, so that memory follows the float32 attention, not twice it
-WORTH_A_THREAD = 1 << 18  # values; fewer are sorted sooner than a thread is started
-THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 Attention = Sequence[Array]  # (h, n, keys) of one block, or one such array a window
 Head = tuple[int, int]  # the block, and the head in it
@@ -21,14 +17,15 @@ Head = tuple[int, int]  # the block, and the head in it
 
 def gini_of_heads(blocks: Sequence[Attention]) -> list[Array]:
     """Gini of all values of each head, (h,) a block; equal copies of every value would not change it."""
+
+    def work(heads: Sequence[Head]) -> Array:
+        return _gini(np.stack([_values(blocks[block], head) for block, head in heads]))
+
     found = [np.empty(len(attention[0])) for attention in blocks]
-
-    def work(heads: Sequence[Head]) -> None:
-        values = np.stack([_values(blocks[block], head) for block, head in heads])
-        for (block, head), value in zip(heads, _gini(values), strict=True):
+    jobs, numbers = _jobs(blocks)
+    for heads, values in zip(jobs, side_by_side(work, jobs, numbers), strict=True):
+        for (block, head), value in zip(heads, values, strict=True):
             found[block][head] = value
-
-    _share_out(work, _jobs(blocks))
     return found
 
 
@@ -53,38 +50,19 @@ def _values(attention: Attention, head: int) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _jobs(blocks: Sequence[Attention]) -> list[list[Head]]:
-    """All heads, those of one length together, in parts that keep every thread busy; the largest first."""
+def _jobs(blocks: Sequence[Attention]) -> tuple[list[list[Head]], int]:
+    """All heads, those of one length together, in parts that keep every thread busy, the largest first; and how many
+    numbers they hold."""
     lengths: dict[int, list[Head]] = {}
     for block, attention in enumerate(blocks):
         length = sum(part[0].size for part in attention)
         lengths.setdefault(length, []).extend((block, head) for head in range(len(attention[0])))
     total = sum(length * len(heads) for length, heads in lengths.items())
-    share = max(ceil(total / THREADS), WORTH_A_THREAD)
     jobs = []
     for length, heads in lengths.items():
-        step = max(1, share // max(length, 1))
+        step = max(1, total // (THREADS * max(length, 1)))
         jobs += [(length * len(part), part) for at in range(0, len(heads), step) if (part := heads[at : at + step])]
-    return [part for _, part in sorted(jobs, key=lambda job: job[0], reverse=True)]
-
-
-def _share_out(work: Callable[[Sequence[Head]], None], jobs: Sequence[Sequence[Head]]) -> None:
-    """Every job once, by this thread and as many more as are worth starting."""
-    waiting = iter(jobs)  # handing out the next one is atomic
-
-    def some() -> None:
-        for job in waiting:
-            work(job)
-
-    more = min(THREADS, len(jobs)) - 1
-    if more < 1:
-        some()
-        return
-    with ThreadPoolExecutor(more) as pool:
-        others = [pool.submit(some) for _ in range(more)]
-        some()
-        for other in others:
-            other.result()
+    return [part for _, part in sorted(jobs, key=lambda job: job[0], reverse=True)], total
 
 
 def _gini(values: Array) -> Array:
