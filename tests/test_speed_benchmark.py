@@ -52,11 +52,11 @@ def test_every_contender_is_called_twice_a_round_in_changing_order():
     assert all(timing.low <= timing.median <= timing.high for timing in timings.values())
 
 
-def test_long_calls_are_warmed_once(monkeypatch):
+def test_long_calls_are_made_once_a_round(monkeypatch):
     monkeypatch.setattr(measure, "LONG", 0.0)
     calls: list[str] = []
     interleaved({"a": partial(calls.append, "a")}, rounds=3)
-    assert len(calls) == 4
+    assert len(calls) == 3
 
 
 def test_quick_run(models):
@@ -139,6 +139,17 @@ def test_every_model_and_batch_gets_a_process(tmp_path, monkeypatch):
     results.keep([measured("ViT-tiny", 8, 1.0)], about, tmp_path)
     assert CliRunner().invoke(main, [*given, "--resume"]).exit_code == 0
     assert [line[2:5:2] for line in started] == [["ViT-tiny", "1"], ["ViT-B/16", "1"], ["ViT-B/16", "8"]]
+
+
+def test_a_process_that_takes_too_long_is_compared_and_named(models, monkeypatch):
+    monkeypatch.setattr(contenders, "PATIENCE", 0.0)
+    case = cases.QUICK["ViT-tiny"]
+    found = contenders.Field()
+    with ExitStack() as stack:
+        contenders._lxt(contenders.setting(case, cases.written(case, models), 2, 1), found, stack)
+    assert "its first call took" in found.missing[contenders.LXT]
+    assert found.differences[contenders.LXT] < SAME
+    assert set(found.calls) == {contenders.OUR_LRP}
 
 
 def test_a_model_whose_weights_are_absent_is_left_out(tmp_path, monkeypatch):

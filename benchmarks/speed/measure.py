@@ -25,19 +25,22 @@ def interleaved(contenders: Mapping[str, Contender], rounds: int, seed: int = 0)
     """Medians and quartiles; whatever slows the machine for a while slows all contenders alike.
 
     Each timed call comes after one that is not timed, so that the contender before it leaves no trace; long calls are
-    spared that, but for the first round.
+    made once.
     """
     rng = np.random.default_rng(seed)
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name in rng.permutation(list(contenders)):
-            if not times[name] or times[name][-1] < LONG:
-                contenders[name]()
-            began = time.perf_counter()
-            contenders[name]()
-            times[name].append(time.perf_counter() - began)
+            first = _seconds(contenders[name])
+            times[name].append(first if first > LONG else _seconds(contenders[name]))
     return {name: quartiles([1e3 * seconds for seconds in found]) for name, found in times.items()}
 
 
 def quartiles(values: list[float]) -> Timing:
     return Timing(*(float(value) for value in np.quantile(values, [0.5, 0.25, 0.75])))
+
+
+def _seconds(call: Contender) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began

@@ -35,7 +35,7 @@ class Remote:
             text=True,
         )
         try:
-            self._await()
+            self.seconds = self._await()  # of the first explanation
         except RuntimeError:
             self.__exit__()
             raise
@@ -56,10 +56,10 @@ class Remote:
         self._process.wait()
         self._scratch.cleanup()
 
-    def _await(self) -> None:
+    def _await(self) -> float:
         assert self._process.stdout is not None
         for line in self._process.stdout:  # libraries may print lines of their own
-            if line.strip() == ANSWER:
-                return
+            if line.startswith(ANSWER):
+                return float(line.removeprefix(ANSWER))
         errors = (Path(self._scratch.name) / "errors").read_text(encoding="utf-8").strip().splitlines()
         raise RuntimeError(errors[-1] if errors else "the process ended without a word")

@@ -2,13 +2,14 @@
 
     python -m benchmarks.speed.torch_lrp CASE IMAGES MAPS THREADS
 
-Writes its maps to MAPS and answers each line it is sent by a line, after one more explanation.
+Writes its maps to MAPS and answers each line it is sent by a line, after one more explanation: how long that took.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -67,11 +68,13 @@ def main(case: str, images: str, maps: str, threads: str) -> None:
     torch.set_num_threads(int(threads))
     model = load(pickle.loads(Path(case).read_bytes()).request).module
     explain = attnlrp(model, torch.from_numpy(np.load(images)))
+    began = time.perf_counter()
     np.save(maps, explain().numpy())
-    print(ANSWER, flush=True)
+    print(ANSWER, time.perf_counter() - began, flush=True)
     for _ in sys.stdin:
+        began = time.perf_counter()
         explain()
-        print(ANSWER, flush=True)
+        print(ANSWER, time.perf_counter() - began, flush=True)
 
 
 if __name__ == "__main__":
