@@ -1,4 +1,8 @@
-"""Work on arrays side by side: NumPy lets other threads run while it computes."""
+"""Work on arrays side by side: NumPy lets other threads run while it computes.
+
+That pays for few large steps. Many small ones would wait for each other, and memory that a thread asks for is new each
+time: what a job needs should be there before it starts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-WORTH_A_THREAD = 1 << 18  # numbers to look at; fewer are done with before a thread is started
+WORTH_A_THREAD = 1 << 20  # numbers to look at; fewer are done with before a thread is started
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
