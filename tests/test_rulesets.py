@@ -145,6 +145,27 @@ def test_what_cannot_be_held_is_refused() -> None:
             gradient(model, "conservative", x, x)
 
 
+def test_a_gate_is_held_though_it_is_rounded() -> None:
+    """x sigmoid(1.7 x) with the gate on a grid of 256 steps, as quantised CLIP towers have it: the slope is the gate."""
+    rng = np.random.default_rng(0)
+    x, seed = (rng.normal(size=(2, 3)).astype(np.float32) for _ in range(2))
+    nodes = [
+        onnx.helper.make_node("Mul", ["x", "factor"], ["scaled"]),
+        onnx.helper.make_node("Sigmoid", ["scaled"], ["gate"]),
+        onnx.helper.make_node("QuantizeLinear", ["gate", "step", "zero"], ["whole"]),
+        onnx.helper.make_node("DequantizeLinear", ["whole", "step", "zero"], ["rounded"]),
+        onnx.helper.make_node("Mul", ["x", "rounded"], ["y"]),
+    ]
+    stored = {"factor": np.float32(1.7), "step": np.float32(1 / 255), "zero": np.uint8(0)}
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["b", 3]) for name in ("x", "y")]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in stored.items()]
+    graph = onnx.helper.make_graph(nodes, "quick", ends[:1], ends[1:], tensors)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
+    _, got = gradient(model, "conservative", x, seed)
+    gate = np.rint(255 / (1 + np.exp(-1.7 * x.astype(np.float64)))) / 255
+    np.testing.assert_allclose(got, seed * gate, rtol=CLOSE)
+
+
 def test_the_weights_of_the_export_are_not_copied() -> None:
     model = exported(Block(bias=True), 17)
     x = np.zeros((BATCH, TOKENS, WIDTH), np.float32)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from gradskip_onnx.autodiff.emit import Sym
-from gradskip_onnx.autodiff.operands import centres, readers
+from gradskip_onnx.autodiff.operands import centres, readers, readers_behind
 from gradskip_onnx.autodiff.rules import Gradient, Node, Rule, vjp
 from gradskip_onnx.autodiff.vjps import normal_cdf, stop
 from gradskip_onnx.autodiff.vjps_norm import layer_statistics, reduce_mean, widened
@@ -92,7 +92,7 @@ def mish(n: Node, g: Sym) -> Out:
 @vjp("Sigmoid", table=GATES_HELD)
 def sigmoid(n: Node, g: Sym) -> Out:
     """The gate of SiLU = x sigmoid(x) is held; as an activation of its own it has no linear part to keep."""
-    if not any(node.op == "Mul" for node in readers(n, n.y.tensor)):
+    if not any(node.op == "Mul" for node in readers_behind(n, n.y.tensor)):
         raise n.missing("a sigmoid that gates nothing in a rule set that holds gates")
     return stop(n, g)
 
@@ -100,7 +100,7 @@ def sigmoid(n: Node, g: Sym) -> Out:
 @vjp("Tanh", table=GATES_HELD)
 def tanh(n: Node, g: Sym) -> Out:
     """The gate of tanh-GELU = x (1 + tanh(..)) / 2 is held; elsewhere the same problem as for the sigmoid."""
-    if not any(node.op == "Add" for node in readers(n, n.y.tensor)):
+    if not any(node.op == "Add" for node in readers_behind(n, n.y.tensor)):
         raise n.missing("a tanh that gates nothing in a rule set that holds gates")
     return stop(n, g)
 

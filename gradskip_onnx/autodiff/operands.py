@@ -25,6 +25,14 @@ def readers(n: Node, tensor: Any) -> list[Any]:
     return [node for node in tensor.outputs if any(output.name in n.emit.facts for output in node.outputs)]
 
 
+def readers_behind(n: Node, tensor: Any) -> list[Any]:
+    """The same, of the tensor as it is or after it was cast or put on a grid."""
+    found = []
+    for node in readers(n, tensor):
+        found += readers_behind(n, node.outputs[0]) if node.op in ROUNDS else [node]
+    return found
+
+
 def held(n: Node, tensor: Any, hops: int = MOST_HOPS) -> bool:
     """Whether an activation is but a gate, a spread or a scale: what rule sets hold constant."""
     if not tensor.inputs or not hops:
