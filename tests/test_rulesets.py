@@ -146,7 +146,7 @@ def test_what_cannot_be_held_is_refused() -> None:
 
 
 def test_a_gate_is_held_though_it_is_rounded() -> None:
-    """x sigmoid(1.7 x) with the gate on a grid of 256 steps, as quantised CLIP towers have it: the slope is the gate."""
+    """x sigmoid(1.7 x), the gate on a grid of 256 steps as in quantised CLIP towers: the slope is the gate."""
     rng = np.random.default_rng(0)
     x, seed = (rng.normal(size=(2, 3)).astype(np.float32) for _ in range(2))
     nodes = [
