@@ -25,6 +25,8 @@ BAR_TEXT = 62  # room for a number such as -1.23e-05
 INK, FAINT, PAPER = (24, 24, 27), (110, 110, 118), (255, 255, 255)
 STRENGTH_CURVE = 0.7  # below 1: middling relevance stays visible over a busy image
 NEARLY_EVEN = 0.5  # minimum over maximum from which on a map is called so
+SPIKES = 0.005  # share of the pixels that may stand out beyond the range of the colours
+SPIKY = 1.5  # times that range: maps of single pixels have such spikes, and would look pale if colours reached them
 UNSEEN_LIGHT = 0.55  # how far towards paper the part goes that the model did not see
 
 Ink = tuple[int, int, int]
@@ -37,6 +39,7 @@ class Scale:
 
     low: float
     high: float
+    clipped: bool = False  # a few values lie beyond
 
     @property
     def signed(self) -> bool:
@@ -65,8 +68,12 @@ def scale_of(values: Array, box: Box | None = None) -> Scale:
     rows, columns = _slices(values.shape[0], values.shape[1], box)
     seen = values[rows, columns]
     low, high = float(seen.min()), float(seen.max())
-    reach = max(-low, high)
-    return Scale(-reach, reach) if low < 0 else Scale(low, high)
+    base = 0.0 if low < 0 else low
+    sizes = np.abs(seen - base)
+    reach, usual = float(sizes.max()), float(np.quantile(sizes, 1 - SPIKES))
+    clipped = reach > SPIKY * usual > 0
+    top = usual if clipped else reach
+    return Scale(-top, top, clipped) if low < 0 else Scale(low, low + top if clipped else high, clipped)
 
 
 def _slices(height: int, width: int, box: Box | None) -> tuple[slice, slice]:
@@ -141,7 +148,8 @@ def legend(values: Array, box: Box | None, scale: Scale) -> str:
     height, width = values.shape
     whole = _slices(height, width, box) == (slice(0, height), slice(0, width))
     flat = not scale.signed and scale.low > NEARLY_EVEN * scale.high
-    return "relevance" + (", nearly even" if flat else "") + ("" if whole else " (faded: cropped away)")
+    spikes = f", strongest {SPIKES:.1%} in one colour" if scale.clipped else ""
+    return "relevance" + (", nearly even" if flat else "") + spikes + ("" if whole else " (faded: cropped away)")
 
 
 class Page:
@@ -172,7 +180,8 @@ class Page:
             y = top + round(share * (bottom - top - 1))
             self.draw.line((right + 1, y, right + round(4 * self.unit), y), fill=FAINT)
             lifted = y / self.unit - 14 * share  # the texts stay inside the height of the bar
-            self.text(self.bar_left + BAR + 7, lifted, f"{value:.3g}", 13, INK, BAR_TEXT + MARGIN)
+            sign = {scale.high: "> ", scale.low: "< " * scale.signed}.get(value, "") * scale.clipped
+            self.text(self.bar_left + BAR + 7, lifted, f"{sign}{value:.3g}", 13, INK, BAR_TEXT + MARGIN)
 
 
 def elide(text: str, font: Font, room: float) -> str:

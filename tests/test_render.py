@@ -6,7 +6,7 @@ from PIL import Image, ImageFont
 
 from gradskip_onnx.colours import DIVERGING, SEQUENTIAL, paint
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.render import MAX_SIDE, MIN_SIDE, elide, figure, legend, overlay, panel_size, scale_of
+from gradskip_onnx.render import MAX_SIDE, MIN_SIDE, Scale, elide, figure, legend, overlay, panel_size, scale_of
 from gradskip_onnx.types import Array
 
 # Linear sRGB seen by eyes lacking one cone type (Viénot, Brettel and Mollon 1999, rounded).
@@ -141,3 +141,29 @@ def test_texts_are_cut_to_fit():
     assert cut.endswith("…")
     assert font.getlength(cut) <= 100
     assert elide("short", font, 100) == "short"
+
+
+def test_colours_do_not_reach_for_a_few_spikes():
+    """One pixel in a thousand must not make all others look pale; the bar says that there is more."""
+    rng = np.random.default_rng(0)
+    values = rng.uniform(-1, 1, (100, 100)).astype(np.float32)
+    plain = scale_of(values)
+    values.flat[::1000] = 20
+    spiky = scale_of(values)
+    positive = scale_of(np.abs(values))
+
+    assert not plain.clipped
+    assert plain.high == np.abs(values[values < 20]).max()
+    assert spiky.clipped
+    assert spiky.low == -spiky.high
+    assert 0.9 < spiky.high < 1.1
+    assert positive.clipped
+    assert 0.9 < positive.high < 1.1
+    assert spiky.unit(values).max() == 1
+    assert "strongest 0.5% in one colour" in legend(values, None, spiky)
+
+
+def test_a_single_pixel_keeps_its_colour():
+    values = np.zeros((40, 40), np.float32)
+    values[3, 4] = 1
+    assert scale_of(values) == Scale(0.0, 1.0)
