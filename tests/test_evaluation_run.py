@@ -201,7 +201,7 @@ def test_a_method_that_fails_on_an_image_is_a_failure_there(model, tmp_path, mon
 
     changed["rollout"] = replace(METHODS["rollout"], run=fragile)
     monkeypatch.setattr("gradskip_onnx.evaluation.choices.METHODS", changed)
-    monkeypatch.setattr("gradskip_onnx.api.METHODS", changed)
+    monkeypatch.setattr("gradskip_onnx.explainer.METHODS", changed)
     report = run(model, data, tmp_path / "out")
 
     label = report.summary.columns[0].label
