@@ -24,6 +24,10 @@ STEPS_BACK = (
     "gradskip[gate=branch],gradskip[gate=attention],gradskip[tokens=branch,steps=0],gradskip[tokens=branch],"
     "gradskip[tokens=branch,gate=attention],gradskip[alpha=1],gradskip[alpha=0],gradskip[weight=key]"
 )
+PARTS = (
+    "gradskip+,gradskip+[share=1],gradskip+[against=nothing],gradskip+[gamma_conv=0],gradskip+[agree=0],"
+    "gradskip+[pixels=False],gradskip+[first=1,last=12],gradskip+[rules=gradient]"
+)
 STEPS = "[steps=14]"  # half as many as usual, for the same reason
 FAITHFUL = f"insertion-deletion{STEPS},insertion{STEPS},deletion{STEPS}"
 TRUTH = f"pointing-game,pixel-accuracy,miou,insertion-deletion{STEPS}"
@@ -85,10 +89,17 @@ TUNING = (
     "--pictures",
     "0",
 )  # its reference is its own first method
+TUNING_SCENES = "planted:300:50000"
+SMALL_PARTS = PARTS.replace("gradskip+[first=1,last=12],", "")  # these models have five or six blocks
 ON_PLANTED = (("vit", VIT), ("deit", DISTILLED), ("segformer", SEGFORMER))
 
 RUNS = (
     Run("steps", "deit_tiny.onnx", IMAGES, STEPS_BACK, FAITHFUL, "steps", TUNING),
+    Run("parts", "deit_tiny.onnx", IMAGES, PARTS, FAITHFUL, "parts", TUNING),
+    *(
+        Run(f"parts-{name}", file, TUNING_SCENES, SMALL_PARTS, "pointing-game", f"parts-{name}", PLANTED)
+        for name, file in ON_PLANTED
+    ),
     Run("deit-held-out", "deit_tiny.onnx", IMAGES, f"{ONE_PASS},{DROPPED}", FAITHFUL, "deit", HELD_OUT),
     *(
         Run(f"planted-{name}", file, "planted:200", ONE_PASS, TRUTH, f"planted-{name}", PLANTED)
@@ -98,7 +109,7 @@ RUNS = (
         Run(f"pointing-{name}", file, "planted:1000", ONE_PASS, "pointing-game", f"planted-{name}", PLANTED)
         for name, file in ON_PLANTED
     ),
-    Run("deit-masked", "deit_tiny.onnx", IMAGES, MASKED, FAITHFUL, "deit", ("--limit", "32", *HELD_OUT)),
+    Run("deit-masked", "deit_tiny.onnx", IMAGES, MASKED, FAITHFUL, "deit", ("--limit", "16", *HELD_OUT)),
     Run("deit", "deit_tiny.onnx", IMAGES, ONE_PASS, FAITHFUL, "deit", SHARED),
     Run("flops-vit-base", "vit_base.onnx", "planted:1", ONE_PASS, "gflops", "flops-vit-base"),
     Run("flops-segformer", "segformer_b0.onnx", "planted:1", ONE_PASS, "gflops", "flops-segformer"),
