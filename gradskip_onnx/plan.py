@@ -13,6 +13,7 @@ import onnx_graphsurgeon as gs
 from .autodiff.choice import TRUE_GRADIENT, Rules
 from .autodiff.emit import Emit, Sym
 from .autodiff.engine import backward
+from .autodiff.gamma_rule import behind_embedding
 from .autodiff.rows import RowEmit
 from .autodiff.rules import Rule
 from .autodiff.rulesets import GRADIENT
@@ -93,7 +94,7 @@ def _spare(
     graph: gs.Graph, shown: Sequence[str], facts: Mapping[str, TensorFact], table: Mapping[str, Rule]
 ) -> Mapping[str, TensorFact]:
     """Rewrite the forward pass so that what is shown takes less arithmetic; the facts as they are then."""
-    if all(table.get(op) is GRADIENT.get(op) for op in OPERATORS):
+    if all(behind_embedding(table.get(op)) is GRADIENT.get(op) for op in OPERATORS):
         facts = mix_before_enlarging(graph, shown, facts)
     return narrow(graph, shown, facts)
 

@@ -122,10 +122,10 @@ class Geometry:
         if values.ndim != 2:
             raise InputError(f"a map has rows and columns, got shape {values.shape}")
         x0, y0, x1, y1 = self.box
-        rows = _linear(values.shape[0], self.image_size[0], y0, y1)
-        columns = _linear(values.shape[1], self.image_size[1], x0, x1)
         if (x0, y0, x1, y1) == (0, 0, *self.image_size[::-1]) and values.shape == self.image_size:
             return values.astype(np.float32)
+        rows = _linear(values.shape[0], self.image_size[0], y0, y1)
+        columns = _linear(values.shape[1], self.image_size[1], x0, x1)
         return np.ascontiguousarray(_mixed(columns, _mixed(rows, values.astype(np.float32)).T).T)
 
 

@@ -82,6 +82,7 @@ def open_bytes(
     providers, warnings = _providers(device, ort.get_available_providers(), require_device)
     options = ort.SessionOptions()
     options.log_severity_level = QUIET
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # after a run: NumPy needs the cores then
     if threads is not None:
         options.intra_op_num_threads = threads
     if frugal or not optimise:
@@ -91,7 +92,6 @@ def open_bytes(
     if not optimise:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED  # shapes first, then what they are of is freed
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # NumPy computes between the runs
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     held = [ort.OrtValue.ortvalue_from_numpy(value) for value in lent.values()]

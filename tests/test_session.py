@@ -107,3 +107,17 @@ def test_warnings_of_the_device_reach_the_result(monkeypatch):
 
     assert result.provider == CPU
     assert any("not available" in warning for warning in result.warnings)
+
+
+def test_threads_stop_when_a_run_ends(monkeypatch):
+    """NumPy computes between the runs, and would find one core in place of two."""
+    said: dict[str, str] = {}
+
+    class Heard(onnxruntime.SessionOptions):  # type: ignore[misc]
+        def add_session_config_entry(self, key: str, value: str) -> None:
+            said[key] = value
+            super().add_session_config_entry(key, value)
+
+    monkeypatch.setattr(onnxruntime, "SessionOptions", Heard)
+    session.open_session(vit(), device="cpu")
+    assert said["session.force_spinning_stop"] == "1"

@@ -82,13 +82,6 @@ def test_processes_of_their_own(tmp_path, models):
     assert {path.name for path in (tmp_path / "out").glob("*.png")} == {"image.png", "torch.png"}
 
 
-def test_no_session_spins():
-    contenders.still()
-    contenders.still()
-    options = onnxruntime.SessionOptions()
-    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
-
-
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "segformer_b0"])
 def test_compiled_maps_are_the_eager_ones(name, models, monkeypatch):
     """With a compiler that changes nothing: the zeros that are added hand out the gradients of the block outputs."""

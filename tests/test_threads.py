@@ -19,7 +19,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads for anything, however small."""
     monkeypatch.setattr(threads, "WORTH_A_THREAD", 1)
     monkeypatch.setattr(threads, "THREADS", 4)
-    monkeypatch.setattr(gini, "THREADS", 4)
+    monkeypatch.setattr(gini, "JOB", 1 << 10)
     monkeypatch.setattr(gini, "CHUNK", 1 << 10)
 
 

@@ -4,8 +4,8 @@
     python -m benchmarks.speed FOLDER --page docs/performance.md
 
 FOLDER receives the model files (once) and speed.json, speed.md and speed.svg; a run adds to what is there, so models
-can be measured one by one. ONNX Runtime's threads do not spin, since they would take the cores from PyTorch. Each model
-and batch size has a process of its own; peak memory and cold start are those of fresh processes.
+can be measured one by one. ONNX Runtime's threads stop when a run ends, or they would take the cores from PyTorch.
+Each model and batch size has a process of its own; peak memory and cold start are those of fresh processes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ OUR_LRP, LXT = "ours, AttnLRP", "lxt, AttnLRP"
 SHARED, SEPARATE = "ours, five classes", "ours, five classes one by one"
 METHOD = "gradskip"
 PATIENCE = 15.0  # seconds a call may take to be timed in rounds
-SPINNING = "session.intra_op.allow_spinning"
 
 
 @dataclass(slots=True)
@@ -73,26 +72,8 @@ def contenders(setting: Setting, stack: ExitStack, *, compiled: bool) -> Field:
 
 
 def setting(case: Case, file: Path, batch: int, threads: int) -> Setting:
-    still()
     explainer = api.load(file, "cpu", threads=threads, cache=False)
     return Setting(case, explainer, inputs(case, explainer, batch), file, threads)
-
-
-def still() -> None:
-    """From here on no session's threads spin, ours or plain: they would take the cores from whoever comes next."""
-    import onnxruntime as ort
-
-    class Still(ort.SessionOptions):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            super().add_session_config_entry(SPINNING, "0")
-
-        def add_session_config_entry(self, key: str, value: str) -> None:
-            if key != SPINNING:  # said twice, ONNX Runtime warns
-                super().add_session_config_entry(key, value)
-
-    if ort.SessionOptions.__name__ != Still.__name__:
-        ort.SessionOptions = Still
 
 
 def _ours(given: Setting) -> dict[str, Contender]:
@@ -100,6 +81,8 @@ def _ours(given: Setting) -> dict[str, Contender]:
 
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = given.threads, 3
+    # As in our own sessions: threads that spin on after a run would take the cores from whoever comes next.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     plain = ort.InferenceSession(str(given.file), options, providers=["CPUExecutionProvider"])
     row, explainer, images = METHODS[METHOD], given.explainer, given.images
     settings = row.options()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gradskip_onnx.autodiff.conservative import ATTENTION_HELD, GATES_HELD, SPREAD_HELD
 from gradskip_onnx.autodiff.emit import Sym
-from gradskip_onnx.autodiff.gamma_rule import gamma_rule
+from gradskip_onnx.autodiff.gamma_rule import GammaRule
 from gradskip_onnx.autodiff.operands import carries, embeds, in_attention
 from gradskip_onnx.autodiff.rules import VJPS, Gradient, Node, Rule
 
@@ -22,7 +22,8 @@ CONVOLUTIONS = ("Conv", "ConvInteger")
 
 def lrp(*, attention_held: bool, halves: bool, gamma_linear: float, gamma_conv: float) -> dict[str, Rule]:
     """The overlay: norms and gates held, attention held or not, products of two activations halved or not."""
-    products = {op: gamma_rule(VJPS[op], _Gammas(gamma_linear, gamma_conv)) for op in (*LINEAR, *CONVOLUTIONS)}
+    gammas, near = _Gammas(gamma_linear, gamma_conv), not gamma_linear
+    products: dict[str, Rule] = {op: GammaRule(VJPS[op], gammas, near) for op in (*LINEAR, *CONVOLUTIONS)}
     if halves:
         products |= {op: halved(products.get(op, VJPS[op])) for op in (*LINEAR, "Mul")}
     return SPREAD_HELD | GATES_HELD | (ATTENTION_HELD if attention_held else {}) | products

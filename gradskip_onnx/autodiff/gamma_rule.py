@@ -18,6 +18,7 @@ forward and two back, and D has the sign of y:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.linear import Linear
@@ -26,18 +27,26 @@ from gradskip_onnx.autodiff.rules import Gradient, Node, Rule
 STABILISER = 1e-6  # zennit's, away from zero on either side
 
 
-def gamma_rule(otherwise: Rule, gamma_of: Callable[[Node], float]) -> Rule:
+@dataclass(frozen=True, slots=True, eq=False)
+class GammaRule:
     """The rule for products with weights where `gamma_of` the node is not 0; elsewhere the one given."""
 
-    def rule(n: Node, g: Sym, *more: Sym | None) -> tuple[Gradient, ...]:
-        gamma = gamma_of(n)
+    otherwise: Rule
+    gamma_of: Callable[[Node], float]
+    embedding_only: bool = False  # behind the patch embedding `gamma_of` is 0
+
+    def __call__(self, n: Node, g: Sym, *more: Sym | None) -> tuple[Gradient, ...]:
+        gamma = self.gamma_of(n)
         if not gamma:
-            return otherwise(n, g, *more)
+            return self.otherwise(n, g, *more)
         at = 0 if n.varies(0) else 1
         gradient = shared(Linear(n, at), n.only_first(g, more), gamma)
         return tuple(gradient if index == at else None for index in range(len(n.x)))
 
-    return rule
+
+def behind_embedding(rule: Rule | None) -> Rule | None:
+    """What a rule is for all products but those that make the patches."""
+    return rule.otherwise if isinstance(rule, GammaRule) and rule.embedding_only else rule
 
 
 def shared(f: Linear, g: Sym, gamma: float) -> Sym:

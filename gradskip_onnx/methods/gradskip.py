@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from .options import check, option
 from .patches import Patches, Reach, norms
 from .quartiles import EVERY, FOCUS, QUARTERS, restrict
 from .route import Route, route
+from .threads import side_by_side
 from .windows import cell_shares, cells
 
 READINGS: Mapping[str, str] = {"output": "tokens_out", "input": "tokens_in", "branch": "branch"}  # what T and G are
@@ -161,8 +163,11 @@ class _Walk:
     def of(cls, trace: Trace, architecture: Architecture, options: GradSkipOptions) -> _Walk:
         blocks = tuple(Patches(trace, block) for block in architecture.blocks)
         reading = READINGS[options.tokens]
-        sizes = [_sizes(reading, block) for block in blocks]
-        whole, mass = (np.array(v) for v in zip(*((np.linalg.norm(s.G), s.mass.sum()) for s in sizes), strict=True))
+        numbers = sum(block.tokens(reading).size for block in blocks if block.shown(reading))
+        sizes = side_by_side(partial(_sizes, reading), blocks, numbers)
+        # einsum: for a long vector BLAS would start threads, which go on spinning and take the cores from others
+        whole = np.array([np.sqrt(np.einsum("n,n->", size.G, size.G)) for size in sizes])
+        mass = np.array([size.mass.sum() for size in sizes])
         shown = [block.shown(reading) for block in blocks]
         scales = whole[shown].mean() / (whole + options.eps) if options.rescale else np.ones(len(blocks))
         rescaled = tuple(_Sizes(s.T, by * s.G, by * s.mass) for s, by in zip(sizes, scales, strict=True))
@@ -181,7 +186,9 @@ class _Walk:
         reaches = [self.reaches(at) for at in way]
         attention = [[reach.attention for reach in some] for some in reaches]
         ginis = GINI[self.options.gini](attention)
-        return {at: self.step(at, some, gini) for at, some, gini in zip(way, reaches, ginis, strict=True)}
+        numbers = sum(part.size for some in attention for part in some)
+        steps = side_by_side(lambda job: self.step(*job), list(zip(way, reaches, ginis, strict=True)), numbers)
+        return dict(zip(way, steps, strict=True))
 
     def reaches(self, at: int) -> Sequence[Reach]:
         found = self.blocks[at].reaches()
@@ -222,21 +229,23 @@ class _Walk:
         weights = np.array(step.facts.head_weights)
         columns = sizes.T * (sizes.G if self.options.weight == "key" else 1.0)
         alive = sizes.G > 0 if self.options.weight == "query" else np.ones(len(R), dtype=bool)
-        spread, kept = np.zeros_like(R), np.zeros_like(R)
+        spread, empty = np.zeros_like(R), np.zeros(len(R), dtype=bool)
+
+        def received(reach: Reach, at_keys: Array, rows: slice) -> Array:
+            query = reach.queries[rows]
+            mixed = np.einsum("h,hij->ij", weights, reach.attention[:, rows])
+            # |G_i| > 0 cancels in the row normalisation
+            sums = np.where(alive[query], np.einsum("ij,j->i", mixed, at_keys), 0.0)
+            empty[query] = zero = sums == 0
+            return np.asarray(np.einsum("i,ij->j", np.where(zero, 0.0, R[query] / np.where(zero, 1.0, sums)), mixed))
+
         for reach in step.reaches:
-            A, at_keys = reach.attention, reach.at_keys(columns)
-            received = np.zeros(A.shape[2])
-            for rows in chunks(A.shape[1], A.shape[0] * A.shape[2]):
-                query = reach.queries[rows]
-                mixed = np.einsum("h,hij->ij", weights, A[:, rows])
-                # |G_i| > 0 cancels in the row normalisation. einsum: BLAS would leave its threads spinning.
-                sums = np.where(alive[query], np.einsum("ij,j->i", mixed, at_keys), 0.0)
-                zero = sums == 0
-                received += np.einsum("i,ij->j", np.where(zero, 0.0, R[query] / np.where(zero, 1.0, sums)), mixed)
-                kept[query] = np.where(zero, R[query], 0.0)
-                self.events["zero_rows"] += int(zero.sum())
-            spread += reach.from_keys(received)
-        return np.asarray(columns * spread + kept)
+            heads, queries, keys = reach.attention.shape
+            parts = list(chunks(queries, heads * keys))
+            some = side_by_side(partial(received, reach, reach.at_keys(columns)), parts, reach.attention.size)
+            spread += reach.from_keys(np.sum(some, axis=0))
+        self.events["zero_rows"] += int(empty.sum())
+        return np.asarray(columns * spread + np.where(empty, R, 0.0))
 
     def refine(self, at: int, R: Array) -> Array:
         """Relevance of the first block of a stage, spread over the finer grid of the block before it."""
