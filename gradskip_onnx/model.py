@@ -19,7 +19,7 @@ from .mapped import weight_bytes
 from .notes import notes
 from .records import to_json
 from .repeats import Request
-from .session import Session, open_bytes, open_session
+from .session import Session, import_runtime, open_bytes, open_session
 from .types import Architecture, Plan, Source, TensorFact, Trace
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ class Sizes:
 
 def open_model(file: Given, sizes: Sizes, cache: Cache | None, **how: Any) -> Model:
     """What is known of a file, from the cache or from reading it; `how` are the fields of Model about its sessions."""
+    import_runtime()  # it will be needed, and the file is still being hashed
     entries = kept(cache, file.sha256() if cache else "", None if file.path is None else file.path.name)
     whole = Whole(lambda: _read(file, sizes))
     portrait = entries.portrait(to_json(sizes))

@@ -78,7 +78,7 @@ def open_bytes(
     A `frugal` session takes little memory and little time to open, and a little longer for each run. Without `optimise`
     the model is also run as it is written.
     """
-    ort = _import_runtime()
+    ort = import_runtime()
     providers, warnings = _providers(device, ort.get_available_providers(), require_device)
     options = ort.SessionOptions()
     options.log_severity_level = QUIET
@@ -114,7 +114,8 @@ def open_bytes(
     return Session(handle, provider, warnings, tuple(held))
 
 
-def _import_runtime() -> Any:
+def import_runtime() -> Any:
+    """ONNX Runtime, or how to get it."""
     try:
         import onnxruntime
     except ImportError as missing:
