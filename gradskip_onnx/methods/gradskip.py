@@ -183,10 +183,9 @@ class _Walk:
 
     def steps(self, way: Sequence[int]) -> dict[int, _Step]:
         """What each block on the way does."""
-        reaches = [self.reaches(at) for at in way]
-        attention = [[reach.attention for reach in some] for some in reaches]
-        ginis = GINI[self.options.gini](attention)
-        numbers = sum(part.size for some in attention for part in some)
+        numbers = sum(self.blocks[at].attention_size for at in way)
+        reaches = side_by_side(self.reaches, way, numbers)
+        ginis = GINI[self.options.gini]([[reach.attention for reach in some] for some in reaches])
         steps = side_by_side(lambda job: self.step(*job), list(zip(way, reaches, ginis, strict=True)), numbers)
         return dict(zip(way, steps, strict=True))
 

@@ -55,6 +55,11 @@ class Patches:
         name = getattr(self.block, tensor)
         return self._patches(self.trace.gradients[name], f"gradient of {name}")
 
+    @property
+    def attention_size(self) -> int:
+        """How many values the attention of the block has."""
+        return self.trace.values[self.block.attention].size
+
     def reaches(self) -> list[Reach]:
         """The attention of the block; special tokens and padding are left out."""
         name = self.block.attention

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-WORTH_A_THREAD = 1 << 19  # numbers to look at; fewer are done with before a thread is started
+WORTH_A_THREAD = 1 << 20  # numbers to look at; fewer are done with before a thread is started
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
