@@ -26,6 +26,7 @@ from .version import __version__
 FORMAT = 1
 SUFFIXES = (".png", ".npy", ".json")  # the JSON is written last: where it is, the others are complete
 MAX_STEM = 150  # file systems take names of 255 bytes; a class name and a suffix must fit too
+MOST_SCORES = 128 * 128  # a grid of tokens is written out; a score for each pixel is what the .npy holds
 SHARES: dict[Task, str] = {"classification": "probability", "segmentation": "share of pixels"}
 LIBRARIES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "onnxruntime-gpu", "Pillow")
 
@@ -210,7 +211,7 @@ def document(explanation: Explained, image: Image.Image, subject: Subject) -> di
         "grid": {
             "rows": relevance.scores.shape[0],
             "columns": relevance.scores.shape[1],
-            "scores": relevance.scores.tolist(),
+            "scores": relevance.scores.tolist() if relevance.scores.size <= MOST_SCORES else None,
         },
         "map": {"min": float(explanation.map.min()), "max": float(explanation.map.max())},
         "blocks": [asdict(block) for block in relevance.blocks],

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.outputs import Folder, Subject, class_suffix, plan_stems, to_json
+from gradskip_onnx.outputs import Folder, Subject, class_suffix, document, plan_stems, to_json
 
 from .results import FakeCandidate, fake_explanation
 
@@ -134,3 +134,11 @@ def test_json_is_strict_and_ascii():
     text = to_json({"b": np.float32(1.5), "a": (np.nan, np.inf, np.int64(3), np.array([1.0])), "é": "\udce9"})
     assert text.isascii()
     assert strict(text) == {"a": [None, None, 3, [1.0]], "b": 1.5, "é": "\udce9"}
+
+
+def test_scores_of_single_pixels_are_left_to_the_map(monkeypatch):
+    """A grid of tokens is written out; a table of all pixels would be a megabyte an image."""
+    assert document(fake_explanation(), IMAGE, SUBJECT)["grid"]["scores"] is not None
+    monkeypatch.setattr("gradskip_onnx.outputs.MOST_SCORES", 11)
+    found = document(fake_explanation(), IMAGE, SUBJECT)["grid"]
+    assert found == {"rows": 3, "columns": 4, "scores": None}
