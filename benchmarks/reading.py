@@ -55,9 +55,9 @@ def write(sample: Sample, path: Path) -> None:
 def measure(path: Path) -> dict[str, float]:
     """Seconds of each stage, in this process."""
     from gradskip_onnx.graph.architecture import read
-    from gradskip_onnx.graph.load import load
+    from gradskip_onnx.graph.read.load import load
+    from gradskip_onnx.instrument.build_plan import build_plan
     from gradskip_onnx.methods import METHODS
-    from gradskip_onnx.plan import build
 
     row = METHODS["gradskip"]
     found: dict[str, float] = {}
@@ -70,7 +70,7 @@ def measure(path: Path) -> dict[str, float]:
 
     source = timed("load", load, path)
     reading = timed("read", read, source)
-    plan = timed("gradients", build, source, reading, row.needs(row.options()))
+    plan = timed("gradients", build_plan, source, reading, row.needs(row.options()))
     assert "torch" not in sys.modules
     return found | {"nodes": len(source.model.graph.node), "planned": len(plan.model.graph.node)}
 

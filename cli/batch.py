@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.images import Picture, open_picture
-from gradskip_onnx.outputs import Folder, Subject, class_suffix, document, plan_stems
-from gradskip_onnx.preprocess import prepare
-from gradskip_onnx.repeats import Progress
+from gradskip_onnx.images.preprocess import prepare
+from gradskip_onnx.images.read import Picture, open_picture
+from gradskip_onnx.output.files import Folder, Subject, class_suffix, document, plan_stems
+from gradskip_onnx.passes.extra_passes import Progress
 from gradskip_onnx.types import Task
 
+from .explain_request import ExplainRequest
 from .inputs import expand
-from .request import Request
 
 if TYPE_CHECKING:
     from gradskip_onnx.api import Explainer, Explanation
@@ -53,7 +53,7 @@ def plan_jobs(images: Sequence[str]) -> tuple[Job, ...]:
 
 
 def run_jobs(
-    explainer: Explainer, jobs: Sequence[Job], request: Request, folder: Folder, progress: Progress | None = None
+    explainer: Explainer, jobs: Sequence[Job], request: ExplainRequest, folder: Folder, progress: Progress | None = None
 ) -> Iterator[Outcome]:
     """The outcome of each job, in order; `progress` is told of the further passes of an image."""
     step = request.batch_size if request.joint else 1
@@ -79,7 +79,9 @@ def _opened(job: Job) -> Picture | InputError:
         return error
 
 
-def _alone(explainer: Explainer, picture: Picture, request: Request, progress: Progress | None) -> list[Explanation]:
+def _alone(
+    explainer: Explainer, picture: Picture, request: ExplainRequest, progress: Progress | None
+) -> list[Explanation]:
     """One image: one class, or the likeliest five, which share its forward pass."""
     if request.top:
         return request.run_likeliest(explainer, picture.image, progress)
@@ -87,7 +89,7 @@ def _alone(explainer: Explainer, picture: Picture, request: Request, progress: P
     return [found]
 
 
-def _together(explainer: Explainer, pictures: Sequence[Picture], request: Request) -> list[list[Explanation]]:
+def _together(explainer: Explainer, pictures: Sequence[Picture], request: ExplainRequest) -> list[list[Explanation]]:
     """Images in one pass; none, if the pass fails, so that each is tried alone and only the culprit is reported."""
     try:
         prepared = [prepare(picture.image, explainer.preprocess) for picture in pictures]
@@ -101,7 +103,12 @@ def _together(explainer: Explainer, pictures: Sequence[Picture], request: Reques
 
 
 def _written(
-    explainer: Explainer, job: Job, picture: Picture, results: Sequence[Explanation], request: Request, folder: Folder
+    explainer: Explainer,
+    job: Job,
+    picture: Picture,
+    results: Sequence[Explanation],
+    request: ExplainRequest,
+    folder: Folder,
 ) -> Outcome:
     """Write the files of one image; with several classes their names carry the class."""
     stems = [job.stem + class_suffix(result.target) for result in results] if request.top else [job.stem]

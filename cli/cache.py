@@ -21,9 +21,9 @@ def cache(clear: bool) -> None:
     An entry holds what was found in a model and the graph that was made of it, not its weights: a second call on the
     same file need not find and prove it again. Entries are found by the content of the file.
     """
-    from gradskip_onnx.cache import default
+    from gradskip_onnx.cache.folder import default_cache
 
-    found = default()
+    found = default_cache()
     if found is None:
         click.echo("nothing is kept: GRADSKIP_CACHE is off")
         return

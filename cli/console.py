@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradskip_onnx.outputs import to_json
+from gradskip_onnx.output.files import encode_json
 
 WIDE = 1000  # columns when nobody watches: a file or a pipe must not cut names short
 
@@ -43,7 +43,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class Terminal:
     """Speaks to the user; rich honours NO_COLOR and leaves colours out where there is no terminal."""
 
     verbose: bool = False
@@ -61,7 +61,7 @@ class Voice:
         encoding = stream.encoding or "utf-8"  # a terminal that cannot show a label shows question marks
         stream.write(written.get().encode(encoding, "replace").decode(encoding))
 
-    def say(self, text: str, style: str = "") -> None:
+    def print(self, text: str, style: str = "") -> None:
         """A line for people; with --json standard output belongs to the documents."""
         if not self.as_json:
             self._print(Text(plain(text), style=style))
@@ -73,7 +73,7 @@ class Voice:
     def document(self, value: object, *, single: bool) -> None:
         """One JSON document: over several lines if it is alone, else one line each."""
         if self.as_json:
-            click.echo(to_json(value, indent=2 if single else None).decode(), nl=False)
+            click.echo(encode_json(value, indent=2 if single else None).decode(), nl=False)
 
     def detail(self, text: str) -> None:
         if self.verbose:

@@ -38,13 +38,13 @@ def evaluate(model: Path, data: str, methods: str, metrics: str, **given: Any) -
     DATA is a folder of images with labels, ImageNet with XML boxes, MedMNIST's .npz, ADE20K, or planted:COUNT scenes. A
     run that was stopped goes on where it was: what the output folder holds is not measured again.
     """
-    from .console import Voice
+    from .console import Terminal
     from .evaluation_options import finish, run, set_up
     from .listing import read_methods, read_metrics
 
     chosen = read_methods(methods)
     measured, counted = read_metrics(metrics)
-    voice = Voice(given["verbose"], given["quiet"], given["as_json"])
-    evaluation = set_up(model, data, chosen, measured, voice, given)
-    report = run(evaluation, voice, given, gflops=counted)
-    finish(report, voice, title=f"Methods on {evaluation.explainer.name}")
+    terminal = Terminal(given["verbose"], given["quiet"], given["as_json"])
+    evaluation = set_up(model, data, chosen, measured, terminal, given)
+    report = run(evaluation, terminal, given, gflops=counted)
+    finish(report, terminal, title=f"Methods on {evaluation.explainer.name}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gradskip_onnx.evaluation import Evaluation, Findings, MethodChoice, Report
     from gradskip_onnx.metrics import Choice
 
-    from .console import Voice
+    from .console import Terminal
 
 SOME_FAILED = 6
 LAYOUT_NAMES = ("planted", "medmnist", "ade20k", "imagenet", "samples", "folder")  # datasets.LAYOUTS, not imported
@@ -90,20 +90,20 @@ def set_up(
     data: str,
     methods: Sequence[MethodChoice],
     metrics: Sequence[Choice],
-    voice: Voice,
+    terminal: Terminal,
     given: dict[str, Any],
 ) -> Evaluation:
     """Model and images opened and checked; nothing is measured yet."""
     from gradskip_onnx import evaluation
 
+    from .explain_request import load_explainer
     from .report import report_model
-    from .request import load_explainer
 
     dataset = select(data, given)
     explainer = load_explainer(model, given)
     if explainer.architecture.input_dims[0] != 3:
         raise InputError(f"{model.name} takes {explainer.architecture.input_dims[0]} channels, an image has 3")
-    report_model(voice, explainer)
+    report_model(terminal, explainer)
     made, warnings = evaluation.set_up(
         explainer,
         dataset,
@@ -115,16 +115,16 @@ def set_up(
         pictures=given["pictures"],
         retry=given["retry"],
     )
-    voice.warn(warnings)
-    voice.say(f"data      {dataset.where}: {len(dataset.entries)} images ({dataset.layout})")
+    terminal.warn(warnings)
+    terminal.print(f"data      {dataset.where}: {len(dataset.entries)} images ({dataset.layout})")
     return made
 
 
-def run(evaluation: Evaluation, voice: Voice, given: dict[str, Any], *, gflops: bool = False) -> Report:
+def run(evaluation: Evaluation, terminal: Terminal, given: dict[str, Any], *, gflops: bool = False) -> Report:
     """Measure with a progress bar; a run that is stopped leaves what it has."""
     from gradskip_onnx.evaluation import evaluate
 
-    with voice.progress(evaluation.steps) as step:
+    with terminal.progress(evaluation.steps) as step:
         return evaluate(
             evaluation,
             given["output"],
@@ -135,27 +135,27 @@ def run(evaluation: Evaluation, voice: Voice, given: dict[str, Any], *, gflops: 
         )
 
 
-def finish(report: Report, voice: Voice, *, title: str, findings: Findings | None = None) -> None:
+def finish(report: Report, terminal: Terminal, *, title: str, findings: Findings | None = None) -> None:
     """Tables on the terminal, files in the folder, and exit code 6 if anything failed."""
     from gradskip_onnx.evaluation import Findings, write
 
-    from .scores import gap_table, note_table, score_table
+    from .evaluation_tables import gap_table, note_table, score_table
 
     found = findings or Findings()
     paths = write(report, title=title, command=command_line(), findings=found)
-    voice.document({**report.document, **found.document, "files": [str(path) for path in paths]}, single=True)
+    terminal.document({**report.document, **found.document, "files": [str(path) for path in paths]}, single=True)
     tables = [score_table(report), gap_table(report), *map(note_table, found.notes)]
     for table in tables:
         if table is not None:
-            voice.say("")
-            voice.table(table)
-    voice.say("")
+            terminal.print("")
+            terminal.table(table)
+    terminal.print("")
     for path, word in zip(paths, ("table", "numbers", "page"), strict=True):
-        voice.say(f"{word:<9} {path}", style="bold" if word == "page" else "")
+        terminal.print(f"{word:<9} {path}", style="bold" if word == "page" else "")
     failures = report.summary.failures
     if failures:
         first = failures[0]
-        voice.failed(
+        terminal.failed(
             f"{len(failures)} measurements failed, the first: {first.image}, {first.method}: {first.reason}; "
             "--retry measures them again"
         )

@@ -53,20 +53,20 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     if model is not None and not images:
         raise click.UsageError("name at least one image, folder or pattern")
     from gradskip_onnx.demo import demo_model
-    from gradskip_onnx.given import begun
+    from gradskip_onnx.model_file.opening import open_if_possible
 
-    file = begun(model or demo_model())  # hashing goes on while the rest is imported
-    from gradskip_onnx.outputs import Folder
+    file = open_if_possible(model or demo_model())  # hashing goes on while the rest is imported
+    from gradskip_onnx.output.files import Folder
 
     from .batch import plan_jobs, run_jobs
-    from .console import Voice
+    from .console import Terminal
+    from .explain_request import check, chosen_method, list_options, load_explainer, read_request
     from .report import report, report_model
-    from .request import check, chosen_method, list_options, load_explainer, read_request
 
     if "help" in given["pairs"]:
         list_options(chosen_method(given))
         return
-    voice = Voice(given["verbose"], given["quiet"], given["as_json"])
+    terminal = Terminal(given["verbose"], given["quiet"], given["as_json"])
     request = read_request(given)
     jobs = plan_jobs(images)
     folder = Folder(output, force or model is None)  # the demo may be run again
@@ -75,15 +75,15 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
         folder.claim(job.stem for job in jobs)
     explainer = load_explainer(file, given, len(jobs))
     check(explainer, request)
-    report_model(voice, explainer)
+    report_model(terminal, explainer)
     failures = 0
-    with voice.progress(len(jobs), request.passes) as bar:
+    with terminal.progress(len(jobs), request.passes) as bar:
         for outcome in run_jobs(explainer, jobs, request, folder, bar.further):
             if outcome.error is not None and len(jobs) == 1:
                 raise outcome.error
             failures += outcome.error is not None
             bar(outcome.job.path.name)
-            report(voice, outcome, alone=len(jobs) == 1)
+            report(terminal, outcome, alone=len(jobs) == 1)
     if failures:
-        voice.failed(f"{failures} of {len(jobs)} images failed")
+        terminal.failed(f"{failures} of {len(jobs)} images failed")
         raise click.exceptions.Exit(SOME_FAILED)

@@ -43,17 +43,17 @@ def export(name: str, output: Path, opset: int, plain: bool, force: bool, **give
     transformers. The file is compared with the torch model at once; exit code 5 if they disagree.
     """
     from gradskip_onnx.exporters.pipeline import export as run
-    from gradskip_onnx.exporters.sources import Request
+    from gradskip_onnx.exporters.request import ExportRequest
 
-    from .console import Voice
+    from .console import Terminal
 
-    voice = Voice()
+    terminal = Terminal()
     with _steps() as step:
-        report = run(Request(name, **given), output, opset=opset, plain=plain, force=force, step=step)
-    voice.table(_table(report))
+        report = run(ExportRequest(name, **given), output, opset=opset, plain=plain, force=force, step=step)
+    terminal.table(_table(report))
     report.require_sound()
     for file in report.files:
-        voice.say(f"{file}  {file.stat().st_size / 1e6:.1f} MB")
+        terminal.print(f"{file}  {file.stat().st_size / 1e6:.1f} MB")
 
 
 @contextmanager

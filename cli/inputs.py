@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.images import SUFFIXES, open_picture
+from gradskip_onnx.images.read import SUFFIXES, open_picture
 from gradskip_onnx.types import Array
 
 Target = int | str | None

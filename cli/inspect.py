@@ -28,19 +28,19 @@ def inspect(model: Path, why: bool, size: tuple[int, int] | None, as_json: bool)
     """
     from gradskip_onnx.errors import UnsupportedModelError
     from gradskip_onnx.graph.architecture import read
-    from gradskip_onnx.graph.load import load
-    from gradskip_onnx.notes import notes
+    from gradskip_onnx.graph.read.load import load
+    from gradskip_onnx.model_file.metadata import read_metadata
 
-    from .console import Voice
-    from .describe import mismatch_table, report, unsupported_document
+    from .console import Terminal
+    from .inspect_report import mismatch_table, report, unsupported_document
 
-    voice = Voice(as_json=as_json)
+    terminal = Terminal(as_json=as_json)
     try:
         source = load(model)
-        reading = read(source, size=size, outputs=notes(source).forward_outputs)
+        reading = read(source, size=size, outputs=read_metadata(source).forward_outputs)
     except UnsupportedModelError as error:
-        voice.document(unsupported_document(model, error), single=True)
+        terminal.document(unsupported_document(model, error), single=True)
         if why and error.mismatches:
-            voice.table(mismatch_table(error.mismatches))
+            terminal.table(mismatch_table(error.mismatches))
         raise
-    report(voice, model, reading, why=why)
+    report(terminal, model, reading, why=why)

@@ -47,32 +47,32 @@ def methods(name: str | None, as_json: bool) -> None:
     """
     from gradskip_onnx.methods import METHODS
 
-    from .console import Voice
-    from .request import find_method
+    from .console import Terminal
+    from .explain_request import find_method
 
-    voice = Voice(as_json=as_json)
+    terminal = Terminal(as_json=as_json)
     if name is not None:
-        _one(voice, find_method(name))
+        _one(terminal, find_method(name))
         return
     rows = [METHODS[each] for each in sorted(METHODS)]
-    voice.document({"format": FORMAT, "methods": [document(row) for row in rows]}, single=True)
-    from .describe import table
+    terminal.document({"format": FORMAT, "methods": [document(row) for row in rows]}, single=True)
+    from .inspect_report import table
 
     cells = [
         (row.name, passes(row.cost(chosen)), row.summary, listed(row.needs(chosen)), row.reference)
         for row in rows
         for chosen in [row.options()]
     ]
-    voice.table(table(f"{len(rows)} methods", ("method", "passes", "what it is", "reads", "reference"), cells))
-    voice.say("")
-    voice.say("gradskip-onnx methods NAME shows the options of a method")
+    terminal.table(table(f"{len(rows)} methods", ("method", "passes", "what it is", "reads", "reference"), cells))
+    terminal.print("")
+    terminal.print("gradskip-onnx methods NAME shows the options of a method")
 
 
-def _one(voice: Any, row: Method) -> None:
-    from .describe import table
+def _one(terminal: Any, row: Method) -> None:
+    from .inspect_report import table
 
     facts = document(row)
-    voice.document({"format": FORMAT, **facts}, single=True)
+    terminal.document({"format": FORMAT, **facts}, single=True)
     for label, text in (
         ("method", f"{row.name}: {row.summary}"),
         ("passes", " ".join(filter(None, (facts["passes"], f"({facts['note']})" if facts["note"] else "")))),
@@ -81,11 +81,11 @@ def _one(voice: Any, row: Method) -> None:
         ("from", row.reference),
     ):
         if text:
-            voice.say(f"{label:<8}{text}")
+            terminal.print(f"{label:<8}{text}")
     if facts["options"]:
         cells = [(f"{each['name']}={each['default']}", allowed(each), each["help"]) for each in facts["options"]]
-        voice.say("")
-        voice.table(table("options, as -O NAME=VALUE", ("default", "allowed", "what it does"), cells))
+        terminal.print("")
+        terminal.table(table("options, as -O NAME=VALUE", ("default", "allowed", "what it does"), cells))
 
 
 def document(row: Method) -> dict[str, Any]:

@@ -79,7 +79,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Results as J
 
 def preprocess_flags(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of Preprocess among the options given; single values win over the preset."""
-    from gradskip_onnx.preprocess import PRESETS
+    from gradskip_onnx.images.preprocess import PRESETS
 
     single = {name: given[name] for name in ("mean", "std", "size", "crop") if given[name] is not None}
     return (PRESETS[given["preset"]] if given["preset"] else {}) | single

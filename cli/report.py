@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from gradskip_onnx.outputs import FORMAT, SHARES, Scored, named
+from gradskip_onnx.output.files import FORMAT, SHARES, Scored, named
 
 from .batch import Outcome
-from .console import Voice, plain
+from .console import Terminal, plain
 
 if TYPE_CHECKING:
     from gradskip_onnx.api import Explainer, Explanation
@@ -32,62 +32,62 @@ def top_classes(top: Sequence[Scored], explained: Sequence[int], share: str) -> 
     return table
 
 
-def report_model(voice: Voice, explainer: Explainer) -> None:
+def report_model(terminal: Terminal, explainer: Explainer) -> None:
     """What was loaded. (The provider is known after the first pass; asking before would open a second session.)"""
     read = explainer.architecture
     blocks = f"{len(read.blocks)} blocks, {read.grid[0]}x{read.grid[1]} tokens, {read.classes} classes"
-    voice.say(f"model     {explainer.name}: {read.task}, {blocks}")
-    voice.detail(f"preprocessing: {explainer.preprocess}")
-    voice.warn(explainer.warnings)
+    terminal.print(f"model     {explainer.name}: {read.task}, {blocks}")
+    terminal.detail(f"preprocessing: {explainer.preprocess}")
+    terminal.warn(explainer.warnings)
 
 
-def report(voice: Voice, outcome: Outcome, *, alone: bool) -> None:
+def report(terminal: Terminal, outcome: Outcome, *, alone: bool) -> None:
     """One image: in full if it is the only one, else a line for each class explained."""
     if outcome.error is not None:
-        voice.failed(str(outcome.error))
+        terminal.failed(str(outcome.error))
         failure = {"format": FORMAT, "image": {"file": str(outcome.job.path)}, "error": str(outcome.error)}
-        voice.document(failure, single=False)
+        terminal.document(failure, single=False)
         return
-    _provider(voice, outcome.results[0][0])
+    _provider(terminal, outcome.results[0][0])
     results, share = outcome.results, SHARES[outcome.task]
     classes = top_classes(results[0][0].top, [result.target.index for result, _ in results], share)
     if alone:
-        voice.table(classes)
+        terminal.table(classes)
     for result, files in results:
         if alone and len(results) == 1:
-            _one(voice, result, files, share)
+            _one(terminal, result, files, share)
         else:
-            _line(voice, outcome.job.path, result, files)
-    if voice.verbose and not alone:
-        voice.table(classes)
+            _line(terminal, outcome.job.path, result, files)
+    if terminal.verbose and not alone:
+        terminal.table(classes)
     for facts in outcome.documents:
-        voice.document(facts, single=alone and len(outcome.documents) == 1)
+        terminal.document(facts, single=alone and len(outcome.documents) == 1)
 
 
-def _provider(voice: Voice, result: Explanation) -> None:
+def _provider(terminal: Terminal, result: Explanation) -> None:
     """Who really ran the model, said once; and what the run warned about."""
-    if result.provider not in voice.said:
-        voice.said.add(result.provider)
-        voice.say(f"provider  {result.provider}")
-    voice.warn(result.warnings)
+    if result.provider not in terminal.said:
+        terminal.said.add(result.provider)
+        terminal.print(f"provider  {result.provider}")
+    terminal.warn(result.warnings)
 
 
-def _one(voice: Voice, result: Explanation, files: Sequence[Path], share: str) -> None:
+def _one(terminal: Terminal, result: Explanation, files: Sequence[Path], share: str) -> None:
     """The class explained and where the files are."""
-    voice.say(
+    terminal.print(
         f"explained {named(result.target)}, {share} {result.target.probability:.4f}, by {result.relevance.method}"
     )
     for word, path in zip(("picture", "map", "facts"), files, strict=True):
-        voice.say(f"{word:<9} {path}", style="bold" if word == "picture" else "")
+        terminal.print(f"{word:<9} {path}", style="bold" if word == "picture" else "")
     for note in result.relevance.notes:
-        voice.detail(f"note: {note}")
-    voice.detail(f"time: {', '.join(f'{name} {1000 * seconds:.1f} ms' for name, seconds in result.timings.items())}")
+        terminal.detail(f"note: {note}")
+    terminal.detail(f"time: {', '.join(f'{name} {1000 * seconds:.1f} ms' for name, seconds in result.timings.items())}")
 
 
-def _line(voice: Voice, image: Path, result: Explanation, files: Sequence[Path]) -> None:
+def _line(terminal: Terminal, image: Path, result: Explanation, files: Sequence[Path]) -> None:
     others = [entry for entry in result.top if entry.index != result.target.index][:ALSO]
     explained, *then = (f"{_short(entry)} {entry.probability:.3f}" for entry in (result.target, *others))
-    voice.say(f"{image.name}: {explained} ({', '.join(then)}) -> {files[0]}")
+    terminal.print(f"{image.name}: {explained} ({', '.join(then)}) -> {files[0]}")
 
 
 def _short(entry: Scored) -> str:

@@ -38,7 +38,7 @@ def study(name: str, model: Path, data: str, method: str, values: str | None, me
     """
     from gradskip_onnx.evaluation.studies import STUDIES
 
-    from .console import Voice
+    from .console import Terminal
     from .evaluation_options import finish, run, set_up
     from .listing import read_methods, read_metrics
 
@@ -48,10 +48,10 @@ def study(name: str, model: Path, data: str, method: str, values: str | None, me
     chosen = row.values if values is None else tuple(each.strip() for each in values.split(","))
     measured, counted = read_metrics(metrics)
     compared = row.methods(bases[0], chosen)
-    voice = Voice(given["verbose"], given["quiet"], given["as_json"])
-    evaluation = set_up(model, data, compared, measured, voice, given)
+    terminal = Terminal(given["verbose"], given["quiet"], given["as_json"])
+    evaluation = set_up(model, data, compared, measured, terminal, given)
     labels = [each.label for each in compared]
     reference = given["reference"] or (bases[0].label if bases[0].label in labels else labels[0])
-    report = run(evaluation, voice, given | {"reference": reference}, gflops=counted)
+    report = run(evaluation, terminal, given | {"reference": reference}, gflops=counted)
     findings = row.findings(report, bases[0], chosen)
-    finish(report, voice, title=f"Study of {name} on {evaluation.explainer.name}", findings=findings)
+    finish(report, terminal, title=f"Study of {name} on {evaluation.explainer.name}", findings=findings)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gradskip_onnx.errors import InputError
 
 if TYPE_CHECKING:
-    from .sources import Exportable, Request
+    from .request import Exportable, ExportRequest
 
 EXTRA = "pip install 'gradskip-onnx[export]'"
 
@@ -52,7 +52,7 @@ def find(name: str) -> Exporter:
     raise InputError(f"no exporter takes {name!r}; names look like: {'; '.join(row.example for row in EXPORTERS)}")
 
 
-def load(request: Request) -> Exportable:
+def load(request: ExportRequest) -> Exportable:
     """The torch model that `request` names, with weights, ready to trace."""
     module = import_module(find(request.name).module, __name__)
     try:

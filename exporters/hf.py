@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.labels import read_json
-from gradskip_onnx.preprocess import Preprocess
-from gradskip_onnx.sidecar import beside, from_hugging_face
+from gradskip_onnx.images.labels import read_json
+from gradskip_onnx.images.model_configs import beside, from_hugging_face
+from gradskip_onnx.images.preprocess import Preprocess
 
 from . import checkpoints
 from .quiet import quiet
-from .sources import SEED, Exportable, Request, from_hub, imagenet_labels
+from .request import SEED, Exportable, ExportRequest, from_hub, imagenet_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def load(request: Request) -> Exportable:
+def load(request: ExportRequest) -> Exportable:
     """The transformers model of this name or folder, with eager attention."""
     return _from_folder(request) if Path(request.name).is_dir() else _by_name(request)
 
 
-def _by_name(request: Request) -> Exportable:
+def _by_name(request: ExportRequest) -> Exportable:
     match = re.fullmatch(r"(?:nvidia/)?(segformer|mit)[_-](b[0-5])(.*)", request.name)
     if match is None:
         raise InputError(f"{request.name!r} is no SegFormer name; e.g. segformer_b0, nvidia/mit-b0")
@@ -91,7 +91,7 @@ def _by_name(request: Request) -> Exportable:
     return _exportable(request.name, family.kind, module, preprocess, request)
 
 
-def _from_folder(request: Request) -> Exportable:
+def _from_folder(request: ExportRequest) -> Exportable:
     folder = Path(request.name)
     document = read_json(folder / "config.json") if (folder / "config.json").is_file() else None
     if not isinstance(document, dict):
@@ -110,7 +110,7 @@ def _from_folder(request: Request) -> Exportable:
     return _exportable(folder.resolve().name, kind, module, known or usual, request)
 
 
-def _exportable(name: str, kind: str, module: Any, preprocess: Preprocess, request: Request) -> Exportable:
+def _exportable(name: str, kind: str, module: Any, preprocess: Preprocess, request: ExportRequest) -> Exportable:
     blocks = tuple(part for part in module.modules() if type(part).__name__ == KINDS[kind].block)
     if not blocks:
         raise InputError(f"{name}: no {KINDS[kind].block} found; this version of transformers is not known")
@@ -135,7 +135,7 @@ def _free_size(name: str, size: tuple[int, int]) -> tuple[int, int]:
     return size
 
 
-def _bound_size(name: str, module: Any, request: Request) -> tuple[int, int]:
+def _bound_size(name: str, module: Any, request: ExportRequest) -> tuple[int, int]:
     given = module.config.image_size
     size = (given, given) if isinstance(given, int) else (int(given[0]), int(given[1]))
     if request.size not in (None, size):
@@ -172,7 +172,7 @@ def _config(values: dict[str, Any], classes: int) -> Any:
     return SegformerConfig(**values, num_labels=classes, attn_implementation="eager")
 
 
-def _folder_config(kind: str, folder: Path, request: Request) -> Any:
+def _folder_config(kind: str, folder: Path, request: ExportRequest) -> Any:
     options = {} if request.classes is None else {"num_labels": request.classes}
     with quiet():
         return _class(kind).config_class.from_pretrained(
@@ -180,7 +180,7 @@ def _folder_config(kind: str, folder: Path, request: Request) -> Any:
         )
 
 
-def _fresh(kind: str, config: Any, request: Request) -> Any:
+def _fresh(kind: str, config: Any, request: ExportRequest) -> Any:
     """A model of this configuration with the checkpoint's weights, or with seeded random ones.
 
     The checkpoint goes through transformers, which knows the names that earlier versions of it gave the weights.
@@ -199,7 +199,7 @@ def _fresh(kind: str, config: Any, request: Request) -> Any:
     return module
 
 
-def _pretrained(kind: str, place: str, request: Request) -> Any:
+def _pretrained(kind: str, place: str, request: ExportRequest) -> Any:
     if request.classes is not None:
         raise InputError("--classes needs --checkpoint or --random-weights; published weights bring their own classes")
     with quiet():
@@ -210,7 +210,7 @@ def _pretrained(kind: str, place: str, request: Request) -> Any:
     return module
 
 
-def _stored(kind: str, folder: Path, request: Request) -> Any:
+def _stored(kind: str, folder: Path, request: ExportRequest) -> Any:
     """Weights out of the folder itself; transformers reads pickles with weights_only, so no code is run."""
     try:
         return _pretrained(kind, str(folder.resolve()), request)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradskip_onnx.types import Array
 
-from .sources import Exportable
+from .request import Exportable
 
 if TYPE_CHECKING:
     import torch

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from gradskip_onnx import bundle
 from gradskip_onnx.errors import InputError, VerificationError
 from gradskip_onnx.graph.architecture import read
-from gradskip_onnx.graph.load import load as load_source
-from gradskip_onnx.mapped import weight_bytes
+from gradskip_onnx.graph.read.load import load as load_source
+from gradskip_onnx.model_file.mapped_weights import weight_bytes
+from gradskip_onnx.selfcontained import bundle
 from gradskip_onnx.types import Source
 
 from . import EXTRA, load
-from .sources import Exportable, Request
+from .request import Exportable, ExportRequest
 from .trace import DEFAULT_OPSET, trace, tracers
 from .verify import Difference, verify
 
@@ -51,7 +51,7 @@ class Report:
 
 
 def export(
-    request: Request,
+    request: ExportRequest,
     output: Path,
     *,
     opset: int = DEFAULT_OPSET,

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.preprocess import Preprocess
-from gradskip_onnx.sidecar import from_timm
+from gradskip_onnx.images.model_configs import from_timm
+from gradskip_onnx.images.preprocess import Preprocess
 
 from . import checkpoints
 from .quiet import quiet
-from .sources import SEED, Exportable, Request, from_hub, imagenet_labels
+from .request import SEED, Exportable, ExportRequest, from_hub, imagenet_labels
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FUSED = "fused_attn"  # timm's switch on each attention module
 
 
-def load(request: Request) -> Exportable:
+def load(request: ExportRequest) -> Exportable:
     """The timm model of this name with its weights; a distilled one averages its two heads, as timm does in eval."""
     name = request.name.removeprefix("timm/")
     module = _create(name, request)
@@ -56,7 +56,7 @@ def _whole_patches(name: str, module: Any) -> tuple[int, int]:
     return int(size[0]), int(size[1])
 
 
-def _create(name: str, request: Request) -> Any:
+def _create(name: str, request: ExportRequest) -> Any:
     import timm
     import torch
 
@@ -103,7 +103,7 @@ def _show_attention(module: torch.nn.Module) -> None:
             setattr(part, FUSED, False)
 
 
-def _resampled(state: dict[str, torch.Tensor], module: Any, request: Request) -> dict[str, torch.Tensor]:
+def _resampled(state: dict[str, torch.Tensor], module: Any, request: ExportRequest) -> dict[str, torch.Tensor]:
     """The state with its position embedding at the model's grid, if another size was asked for."""
     from timm.layers import resample_abs_pos_embed
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx.external_data_helper import load_external_data_for_model
 
-from gradskip_onnx.bundle import LARGEST_INLINE
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.graph.upgrade import OLDEST_OPSET
+from gradskip_onnx.graph.read.upgrade import OLDEST_OPSET
+from gradskip_onnx.selfcontained.bundle import LARGEST_INLINE
 
+from .fold_shapes import tidy
 from .quiet import silent
-from .tidy import tidy
 
 if TYPE_CHECKING:
     import torch

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from gradskip_onnx.bundle import EXPLAIN
 from gradskip_onnx.graph.layouts import arrange
-from gradskip_onnx.graph.load import load
-from gradskip_onnx.notes import KEY
-from gradskip_onnx.runtime import predicted
-from gradskip_onnx.session import Session, open_session
+from gradskip_onnx.graph.read.load import load
+from gradskip_onnx.model_file.metadata import KEY
+from gradskip_onnx.passes.run_plan import predicted
+from gradskip_onnx.runtime.session import Session, open_session
+from gradskip_onnx.selfcontained.bundle import EXPLAIN
 from gradskip_onnx.types import Array
 
 from .oracle import Oracle, differentiate
-from .sources import Exportable
+from .request import Exportable
 
 BATCHES = (1, 3)
 SEED = 7

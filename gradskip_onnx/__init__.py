@@ -2,14 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from .lazy import looked_up
+from gradskip_onnx.imports.lazy_names import looked_up
+
 from .version import __version__
 
 if TYPE_CHECKING:
+    from gradskip_onnx.images.classes import Candidate
+    from gradskip_onnx.images.preprocess import Preprocess
+
     from .api import Explainer, Explanation, explain, inspect, load
-    from .classes import Candidate
     from .errors import GradskipError
-    from .preprocess import Preprocess
 
 __all__ = [
     "Candidate",
@@ -25,11 +27,11 @@ __all__ = [
 
 # Looked up when first used, so that `gradskip-onnx --help` need not import a graph library.
 _HOMES = {
-    "Candidate": "classes",
+    "Candidate": "images.classes",
     "Explainer": "api",
     "Explanation": "api",
     "GradskipError": "errors",
-    "Preprocess": "preprocess",
+    "Preprocess": "images.preprocess",
     "explain": "api",
     "inspect": "api",
     "load": "api",

@@ -6,20 +6,21 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from .cache import default as default_cache
-from .explainer import Explainer, Explanation, ImageLike
-from .given import Given, given
-from .model import Sizes, open_model
-from .notes import notes
-from .preprocess import Preprocess, Size, resolve
-from .sidecar import beside
+from gradskip_onnx.cache.folder import default_cache as default_cache
+from gradskip_onnx.images.model_configs import beside
+from gradskip_onnx.images.preprocess import Preprocess, Size, resolve
+from gradskip_onnx.model_file.metadata import read_metadata
+from gradskip_onnx.model_file.opening import ModelFile, open_model_file
+from gradskip_onnx.passes.opened_model import Sizes, open_model
+from gradskip_onnx.pipeline.explainer import Explainer, Explanation, ImageLike
+
 from .types import Architecture, Array
 
 __all__ = ["Explainer", "Explanation", "explain", "inspect", "load"]
 
 
 def load(
-    model: str | os.PathLike[str] | bytes | Given,
+    model: str | os.PathLike[str] | bytes | ModelFile,
     device: str = "auto",
     *,
     require_device: bool = False,
@@ -27,22 +28,22 @@ def load(
     preprocess: Preprocess | Mapping[str, Any] | None = None,
     labels: Sequence[str] | None = None,
     size: Size | None = None,
-    frugal: bool = False,
+    low_memory: bool = False,
     cache: bool = True,
 ) -> Explainer:
     """Read a model from a path or bytes; `preprocess` replaces what the file says, in whole or (a mapping) in part.
 
-    `frugal` saves memory and the time to start, for few images. With `cache` what was found in a file is kept for the
-    next time; the environment variable GRADSKIP_CACHE names the folder, or is `off`.
+    `low_memory` saves memory and time at the start, for few images. With `cache` what was found in a file is kept for
+    the next time; the environment variable GRADSKIP_CACHE names the folder, or is `off`.
     """
     flags = {} if preprocess is None or isinstance(preprocess, Preprocess) else dict(preprocess)
     told = preprocess if isinstance(preprocess, Preprocess) else None
-    file = model if isinstance(model, Given) else given(model)
+    file = model if isinstance(model, ModelFile) else open_model_file(model)
     near = beside(file.asked)
     sizes = Sizes(size or flags.get("size") or getattr(told, "size", None), getattr(near.preprocess, "size", None))
     opened = open_model(
         file, sizes, default_cache() if cache else None,
-        device=device, require_device=require_device, threads=threads, frugal=frugal,
+        device=device, require_device=require_device, threads=threads, low_memory=low_memory,
     )  # fmt: skip
     said, read = opened.portrait.notes, opened.architecture
     chosen, assumed = resolve(
@@ -77,8 +78,8 @@ def explain(
 
 def inspect(model: str | os.PathLike[str] | bytes, *, size: Size | None = None) -> Architecture:
     """What the graph of a model turns out to be, every claim proven on a probe input."""
-    from .graph.architecture import read
-    from .graph.load import load as load_source
+    from gradskip_onnx.graph.architecture import read
+    from gradskip_onnx.graph.read.load import load as load_source
 
     source = load_source(model)
-    return read(source, size=size, outputs=notes(source).forward_outputs).architecture
+    return read(source, size=size, outputs=read_metadata(source).forward_outputs).architecture

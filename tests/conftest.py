@@ -2,6 +2,6 @@
 
 import os
 
-from gradskip_onnx.cache import VARIABLE
+from gradskip_onnx.cache.folder import VARIABLE
 
 os.environ[VARIABLE] = "off"

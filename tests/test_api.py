@@ -13,7 +13,7 @@ from PIL import Image
 
 import gradskip_onnx
 from gradskip_onnx.errors import InputError
-from tests.models import Vit, vit
+from tests.support.models import Vit, vit
 
 LABELS = ("cat", "dog, hound", "bird", "fish", "dog house")
 # One graph on one machine: batching may still change the order of sums inside a matrix product.

@@ -11,9 +11,9 @@ import torch
 from gradskip_onnx.exporters.trace import trace
 from torch import nn
 
-from gradskip_onnx.bundle import annotate
 from gradskip_onnx.demo.scenes import SIZE
-from gradskip_onnx.preprocess import Preprocess
+from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.selfcontained.bundle import annotate
 
 from .data import MEAN, STD
 

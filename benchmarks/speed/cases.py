@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from gradskip_onnx.exporters.sources import Request
+from gradskip_onnx.exporters.request import ExportRequest
 
-from gradskip_onnx import api, bundle
+from gradskip_onnx import api
 from gradskip_onnx.graph.architecture import read
-from gradskip_onnx.graph.load import load
-from gradskip_onnx.images import open_picture
-from gradskip_onnx.preprocess import prepare
+from gradskip_onnx.graph.read.load import load
+from gradskip_onnx.images.preprocess import prepare
+from gradskip_onnx.images.read import open_picture
+from gradskip_onnx.selfcontained import bundle
 from gradskip_onnx.types import Array
 
 ASSETS = os.environ.get("GRADSKIP_ASSETS", "")
@@ -33,9 +34,9 @@ class Case:
     several: bool = False  # whether to time five classes of an image too
 
     @property
-    def request(self) -> Request:
+    def request(self) -> ExportRequest:
         checkpoint = Path(ASSETS) / self.trained if self.trained else None
-        return Request(self.name, checkpoint, self.size, self.classes, random_weights=not self.trained)
+        return ExportRequest(self.name, checkpoint, self.size, self.classes, random_weights=not self.trained)
 
     @property
     def absent(self) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from gradskip_onnx import runtime
 from gradskip_onnx.api import Explainer, load
 from gradskip_onnx.errors import GradskipError, UnsupportedModelError
-from gradskip_onnx.plan import build
-from gradskip_onnx.session import open_session
+from gradskip_onnx.instrument.build_plan import build_plan
+from gradskip_onnx.passes.run_plan import run_plan
+from gradskip_onnx.runtime.session import open_session
 from gradskip_onnx.types import Array, Needs, Trace
 
 from . import jobs
@@ -168,7 +168,7 @@ def _traces(
     explainer: Explainer, images: Array, classes: Sequence[int], regions: Array | None, optimise: bool
 ) -> list[Trace]:
     """A pass with the block outputs and their gradients, in chunks where the file fixes the batch."""
-    plan = build(explainer.model.source, explainer.model.reading, NEEDS)
+    plan = build_plan(explainer.model.source, explainer.model.reading, NEEDS)
     session = open_session(plan.model, plan.folder, "cpu", threads=1, optimise=optimise)
     fact = explainer.model.reading.facts[explainer.architecture.input]
     step = fact.dims[0] or len(images)
@@ -176,9 +176,7 @@ def _traces(
     for at in range(0, len(images), step):
         part = slice(at, at + step)
         masks = None if regions is None else list(regions[part].astype(np.float32))
-        traces += runtime.run(
-            session, plan, explainer.architecture, images[part].astype(fact.dtype), classes[part], masks
-        )
+        traces += run_plan(session, plan, explainer.architecture, images[part].astype(fact.dtype), classes[part], masks)
     return traces
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradskip_onnx.runtime import predicted
+from gradskip_onnx.passes.run_plan import predicted
 from gradskip_onnx.types import Array
 
 from .families import Family

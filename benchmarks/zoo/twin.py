@@ -17,7 +17,7 @@ import onnx
 import torch
 from onnx import helper, numpy_helper
 
-from gradskip_onnx.session import open_session
+from gradskip_onnx.runtime.session import open_session
 from gradskip_onnx.types import Array
 
 from .check import gap

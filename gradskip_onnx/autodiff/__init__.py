@@ -2,28 +2,29 @@
 
 from typing import TYPE_CHECKING
 
-from gradskip_onnx.lazy import looked_up
+from gradskip_onnx.imports.lazy_names import looked_up
 
 if TYPE_CHECKING:
-    from gradskip_onnx.autodiff.emit import Emit, Sym
-    from gradskip_onnx.autodiff.engine import backward
-    from gradskip_onnx.autodiff.rules import Node, Rule, vjp
-    from gradskip_onnx.autodiff.rulesets import GRADIENT, RULESETS
-    from gradskip_onnx.autodiff.seeds import SEEDS
+    from gradskip_onnx.autodiff.rules.table import Node, Rule, vjp
+    from gradskip_onnx.autodiff.rulesets.table import GRADIENT, RULESETS
+    from gradskip_onnx.autodiff.scores.seeds import SEEDS
+
+    from .emit import Emit, Sym
+    from .engine import backward
 
 __all__ = ["GRADIENT", "RULESETS", "SEEDS", "Emit", "Node", "Rule", "Sym", "backward", "vjp"]
 
 # Looked up when first used: methods name scores and tables of rules, which must not cost them a graph library.
 _HOMES = {
     "Emit": "emit",
-    "GRADIENT": "rulesets",
-    "Node": "rules",
-    "RULESETS": "rulesets",
-    "Rule": "rules",
-    "SEEDS": "seeds",
+    "GRADIENT": "rulesets.table",
+    "Node": "rules.table",
+    "RULESETS": "rulesets.table",
+    "Rule": "rules.table",
+    "SEEDS": "scores.seeds",
     "Sym": "emit",
     "backward": "engine",
-    "vjp": "rules",
+    "vjp": "rules.table",
 }
 
 

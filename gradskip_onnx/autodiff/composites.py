@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from gradskip_onnx.autodiff.rules import STANDARD_DOMAINS, VJPS, Rule
+from gradskip_onnx.autodiff.rules.table import STANDARD_DOMAINS, VJPS, Rule
 from gradskip_onnx.types import TensorFact
 
 PARTS = ("Mul", "Add", "Div")

@@ -9,11 +9,12 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
-from gradskip_onnx.autodiff import constants
-from gradskip_onnx.autodiff import dims as shapes
-from gradskip_onnx.autodiff.sym import Sym
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.types import Array, Dims, TensorFact
+
+from . import constants
+from . import dims as shapes
+from .sym import Sym
 
 __all__ = ["Emit", "Sym"]
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from gradskip_onnx.autodiff import dims as shapes
-from gradskip_onnx.autodiff.composites import Group, groups
-from gradskip_onnx.autodiff.emit import Emit, Sym
-from gradskip_onnx.autodiff.pieces import Piece, total
-from gradskip_onnx.autodiff.rules import STANDARD_DOMAINS, Inputs, Node, Rule, missing_rule
-from gradskip_onnx.autodiff.rulesets import GRADIENT
+from gradskip_onnx.autodiff.rules.table import STANDARD_DOMAINS, Inputs, Node, Rule, missing_rule
+from gradskip_onnx.autodiff.rulesets.table import GRADIENT
 from gradskip_onnx.errors import UnsupportedModelError
+
+from . import dims as shapes
+from .composites import Group, groups
+from .emit import Emit, Sym
+from .partial_gradients import Piece, total
 
 QUANTISED = (np.int8, np.uint8)
 SHAPE_READERS = ("Shape", "Size")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from gradskip_onnx.autodiff import dims as shapes
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.types import Array, Dims
 
+from . import dims as shapes
+
 if TYPE_CHECKING:
-    from gradskip_onnx.autodiff.emit import Emit
+    from .emit import Emit
 
 GPU_GAPS_OPSET = 19  # ONNX Runtime has no CUDA kernel for Pad and Equal from here on (its kernel table, issue 26393)
 

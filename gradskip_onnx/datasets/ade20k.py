@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from ..errors import InputError
-from ..images import BROKEN, check_size
-from ..types import Array
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.read import BROKEN, check_size
+from gradskip_onnx.types import Array
+
 from .entry import UNLABELLED, Dataset
 from .files import file_entry, images_under
-from .request import Request
+from .request import DatasetRequest
 
 SPLIT = "validation"
 MODES = ("L", "P", "1", "I;16", "I")  # one number a pixel; colours would be a picture of a mask, not a mask
@@ -25,7 +26,7 @@ def detect(where: str) -> bool:
     return all((Path(where) / name).is_dir() for name in ("images", "annotations"))
 
 
-def load(request: Request) -> Dataset:
+def load(request: DatasetRequest) -> Dataset:
     """The images of a split; images and masks may also lie in the two folders themselves."""
     root, split = request.path, request.split or SPLIT
     pictures, masks = root / "images", root / "annotations"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from xml.parsers import expat
 
-from ..errors import InputError
+from gradskip_onnx.errors import InputError
+
 from .entry import Box
 
 MAX_BYTES = 4 << 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from ..types import Array
+from gradskip_onnx.types import Array
 
 UNLABELLED = -1  # in `areas`: nobody said what the pixel shows
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels of the upright image

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from ..errors import InputError
-from ..images import SUFFIXES, open_picture
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.read import SUFFIXES, open_picture
+
 from .entry import Entry
 
 CHUNK = 1 << 20

@@ -7,11 +7,12 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..errors import InputError
-from ..labels import read_json, read_text
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.labels import read_json, read_text
+
 from .entry import Dataset, Entry
 from .files import file_entry, images_under
-from .request import Request
+from .request import DatasetRequest
 from .synsets import find_synsets, index_of, unknown_note
 
 TABLES = ("labels.csv", "labels.json")
@@ -21,7 +22,7 @@ def detect(where: str) -> bool:
     return Path(where).is_dir()
 
 
-def load(request: Request) -> Dataset:
+def load(request: DatasetRequest) -> Dataset:
     """Every image in the folder, or those that the table of labels names."""
     root = request.path
     table = next((root / name for name in TABLES if (root / name).is_file()), None)

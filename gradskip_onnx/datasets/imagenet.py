@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..labels import read_text
+from gradskip_onnx.images.labels import read_text
+
 from .boxes import read_boxes
 from .entry import Box, Dataset, Entry
 from .files import file_entry, images_under
-from .request import Request
+from .request import DatasetRequest
 from .synsets import WNID, find_synsets, unknown_note
 
 SPLIT = "val"
@@ -24,7 +25,7 @@ def detect(where: str) -> bool:
     return root.is_dir() and next(root.rglob("*.xml"), None) is not None
 
 
-def load(request: Request) -> Dataset:
+def load(request: DatasetRequest) -> Dataset:
     """The images of a split, each with the boxes of the objects that belong to its class."""
     root, split = request.path, request.split or SPLIT
     boxes = {path.stem: path for path in sorted(root.rglob("*.xml"))}

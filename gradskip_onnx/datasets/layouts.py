@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InputError
+from gradskip_onnx.errors import InputError
+
 from . import ade20k, folder, imagenet, medmnist, planted, samples
 from .entry import Dataset
-from .request import Request
+from .request import DatasetRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Layout:
     summary: str
     truth: str
     detect: Callable[[str], bool]
-    load: Callable[[Request], Dataset]
+    load: Callable[[DatasetRequest], Dataset]
 
 
 _ROWS = (
@@ -44,7 +45,7 @@ def load(where: str, layout: str | None = None, *, split: str | None = None, syn
     if not rows or not rows[0].detect(where):
         wanted = f"not of layout {layout}" if layout else "of no layout that is known"
         raise InputError(f"data {where}: {wanted}; known: {', '.join(LAYOUTS)}")
-    found = rows[0].load(Request(where, split, synsets))
+    found = rows[0].load(DatasetRequest(where, split, synsets))
     if not found.entries:
         raise InputError(f"data {where}: no images in it (layout {found.layout})")
     return found

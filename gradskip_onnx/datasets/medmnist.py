@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from ..errors import InputError
-from ..types import Array
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.types import Array
+
 from .entry import Dataset, Entry
-from .request import Request
+from .request import DatasetRequest
 
 SPLIT = "test"
 MAX_BYTES = 8 << 30  # of one array; PathMNIST at 224 pixels has 13 GB of training images, its test set 1 GB
@@ -23,7 +24,7 @@ def detect(where: str) -> bool:
     return Path(where).suffix.lower() == ".npz"
 
 
-def load(request: Request) -> Dataset:
+def load(request: DatasetRequest) -> Dataset:
     """The images of a split; the arrays are held in memory, since a compressed file cannot be read in part."""
     path, split = request.path, request.split or SPLIT
     images, labels = _arrays(path, (f"{split}_images", f"{split}_labels"))

@@ -7,10 +7,11 @@ import re
 
 from PIL import Image
 
-from ..demo.scenes import CLASSES, label_of, scene
-from ..errors import InputError
+from gradskip_onnx.demo.scenes import CLASSES, label_of, scene
+from gradskip_onnx.errors import InputError
+
 from .entry import Dataset, Entry
-from .request import Request
+from .request import DatasetRequest
 
 COUNT = 100
 FIRST = 20_000  # seeds below were looked at while the demo models were trained, or are quoted for them
@@ -21,7 +22,7 @@ def detect(where: str) -> bool:
     return where.partition(":")[0] == "planted"
 
 
-def load(request: Request) -> Dataset:
+def load(request: DatasetRequest) -> Dataset:
     """Held-out scenes, by default from seed 20,000 on."""
     match = NAME.fullmatch(request.where)
     if match is None:

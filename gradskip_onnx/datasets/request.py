@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DatasetRequest:
     """Where the data is; `split` and `synsets` may be left to the layout."""
 
     where: str

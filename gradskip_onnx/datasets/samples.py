@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .entry import Dataset
 from .files import file_entry, images_here
-from .request import Request
+from .request import DatasetRequest
 from .synsets import find_synsets, unknown_note
 
 NAME = re.compile(r"(?:(?P<index>\d{1,6})_)?(?P<wnid>n\d{8})_.+")
@@ -23,7 +23,7 @@ def detect(where: str) -> bool:
     return _home(Path(where)) is not None
 
 
-def load(request: Request) -> Dataset:
+def load(request: DatasetRequest) -> Dataset:
     """The images whose name says the class."""
     home = _home(request.path) or request.path
     named = [(path, match) for path in images_here(home) if (match := NAME.fullmatch(path.stem))]

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..errors import InputError
-from ..labels import read_text
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.labels import read_text
+
 from .entry import Dataset, Entry
 
 

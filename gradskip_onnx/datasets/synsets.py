@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import InputError
-from ..labels import read_text
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.labels import read_text
 
 WNID = re.compile(r"n\d{8}")
 LISTS = ("imagenet_labels.txt", "LOC_synset_mapping.txt", "synset_words.txt", "synsets.txt", "imagenet_synsets.txt")

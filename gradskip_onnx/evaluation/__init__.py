@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from .choices import GFLOPS, MethodChoice, choose_method, choose_metric, metric_names
 from .evaluate import Findings, Report, evaluate, set_up, write
+from .evaluation import Evaluation
 from .page import Note
 from .summary import Summary
-from .task import Evaluation
 
 __all__ = [
     "GFLOPS", "Evaluation", "Findings", "MethodChoice", "Note", "Report", "Summary", "choose_method", "choose_metric",

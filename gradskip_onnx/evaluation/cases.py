@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..api import Explainer
-from ..classes import find_class
-from ..datasets import Dataset, Entry
-from ..errors import InputError
-from ..metrics import Sample, Score
-from ..preprocess import Geometry, prepare
-from ..runtime import predicted
-from ..types import Array
+from gradskip_onnx.api import Explainer
+from gradskip_onnx.datasets import Dataset, Entry
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.classes import find_class
+from gradskip_onnx.images.preprocess import Geometry, prepare
+from gradskip_onnx.metrics import Sample, Score
+from gradskip_onnx.passes.run_plan import predicted
+from gradskip_onnx.types import Array
+
 from .forward import Forward
 from .truth import areas_of, boxes_of, mask_of, shown_classes
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..types import Array
+from gradskip_onnx.types import Array
+
 from .gather import Curve
 
 WIDTH, HEIGHT = 460, 300

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..errors import InputError
-from ..methods import METHODS, Method
-from ..metrics import METRICS, Choice, choose
-from ..metrics.table import Metric
-from ..repeats import Request
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.instrument.pass_request import PassRequest
+from gradskip_onnx.methods import METHODS, Method
+from gradskip_onnx.metrics import METRICS, Choice, choose
+from gradskip_onnx.metrics.table import Metric
+
 from .randomisation import RANDOMISATION, Options
 
 GFLOPS = "gflops"  # of a method, not of an image: counted once, from the graph
@@ -35,9 +36,11 @@ class MethodChoice:
     def settings(self) -> dict[str, Any]:
         return asdict(self.options)
 
-    def request(self, score: str) -> Request:
+    def request(self, score: str) -> PassRequest:
         """The pass it asks for first."""
-        return Request(self.row.needs(self.options), self.row.seed(self.options) or score, self.row.rules(self.options))
+        return PassRequest(
+            self.row.needs(self.options), self.row.seed(self.options) or score, self.row.rules(self.options)
+        )
 
 
 def choose_method(name: str, **options: Any) -> MethodChoice:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..api import Explainer
-from ..metrics.flops import of_plan
-from ..plan import build
-from ..types import Needs
+from gradskip_onnx.api import Explainer
+from gradskip_onnx.instrument.build_plan import build_plan
+from gradskip_onnx.metrics.flops import of_plan
+from gradskip_onnx.types import Needs
+
 from .choices import MethodChoice
 
 
@@ -44,10 +45,10 @@ def prices(explainer: Explainer, methods: Sequence[MethodChoice], score: str, *,
 def _of(explainer: Explainer, method: MethodChoice | None, score: str) -> tuple[float, float]:
     """GFLOPs of products and of everything else, of the graph a method runs first; None: of the plain model."""
     if method is None:
-        plan = build(explainer.model.source, explainer.model.reading, Needs())
+        plan = build_plan(explainer.model.source, explainer.model.reading, Needs())
     else:
         request = method.request(score)
-        plan = build(
+        plan = build_plan(
             explainer.model.source, explainer.model.reading, request.needs, score=request.score, rules=request.rules
         )
     counted = of_plan(plan, explainer.architecture)

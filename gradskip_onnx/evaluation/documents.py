@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ..metrics.statistics import Interval
-from ..outputs import versions
+from gradskip_onnx.metrics.statistics import Interval
+from gradskip_onnx.output.files import versions
+
 from .cost import Price
+from .evaluation import Evaluation, preparation
 from .summary import Cell, Summary
-from .task import Evaluation, preparation
 
 FORMAT = 1
 COLUMNS = (

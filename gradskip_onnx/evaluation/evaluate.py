@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..api import Explainer
-from ..datasets import Dataset
-from ..errors import InputError, UnsupportedModelError
-from ..metrics import Choice
-from ..metrics.statistics import RESAMPLES
-from ..outputs import Folder, to_json, write_whole
-from ..types import EMPTY
+from gradskip_onnx.api import Explainer
+from gradskip_onnx.datasets import Dataset
+from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.metrics import Choice
+from gradskip_onnx.metrics.statistics import RESAMPLES
+from gradskip_onnx.output.files import Folder, encode_json, write_whole
+from gradskip_onnx.types import EMPTY
+
 from .cases import TARGETS, resolve_labels
 from .chart import Chart
 from .choices import MethodChoice
 from .cost import Price, prices
 from .documents import as_csv, as_document
+from .evaluation import Evaluation
 from .gather import Everything, gather
 from .page import Note, render
 from .run import Run
 from .summary import Summary, summarise
-from .task import Evaluation
 
 Step = Callable[[str], None]
 
@@ -124,7 +125,7 @@ def write(report: Report, *, title: str, command: str = "", findings: Findings |
     )
     contents = {
         "results.csv": as_csv(report.summary),
-        "results.json": to_json({**report.document, **found.document}),
+        "results.json": encode_json({**report.document, **found.document}),
         "report.html": page,
     }
     paths = [report.run.folder / name for name in contents]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ..api import Explainer, Explanation
-from ..errors import GradskipError
-from ..methods import Method as MethodRow
-from ..types import Array
+from gradskip_onnx.api import Explainer, Explanation
+from gradskip_onnx.errors import GradskipError
+from gradskip_onnx.methods import Method as MethodRow
+from gradskip_onnx.types import Array
 
 
 class Method(Protocol):

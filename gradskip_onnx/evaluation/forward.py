@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import runtime
-from ..api import Explainer
-from ..metrics import Remembering
-from ..metrics.substrates import whole
-from ..repeats import Request
-from ..session import Session
-from ..types import Architecture, Array, Needs, Plan
+from gradskip_onnx.api import Explainer
+from gradskip_onnx.instrument.pass_request import PassRequest
+from gradskip_onnx.metrics import Remembering
+from gradskip_onnx.metrics.substrates import whole
+from gradskip_onnx.passes.run_plan import run_plan
+from gradskip_onnx.runtime.session import Session
+from gradskip_onnx.types import Architecture, Array, Needs, Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class Forward:
 
     @classmethod
     def of(cls, explainer: Explainer) -> Forward:
-        plan, session = explainer.model.open(Request(Needs()))
+        plan, session = explainer.model.open(PassRequest(Needs()))
         image = explainer.model.image
         return cls(session, plan, explainer.architecture, image.dims[0], image.dtype)
 
@@ -38,7 +38,7 @@ class Forward:
         for start in range(0, len(images), step):
             part = images[start : start + step]
             full = np.concatenate([part, np.repeat(part[-1:], step - len(part), axis=0)])
-            traces = runtime.run(self.session, self.plan, self.architecture, full.astype(self.dtype))
+            traces = run_plan(self.session, self.plan, self.architecture, full.astype(self.dtype))
             found += [trace.logits for trace in traces[: len(part)]]
         return np.stack(found)
 

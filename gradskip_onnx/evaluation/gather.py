@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics import Measured
-from ..types import Array
+from gradskip_onnx.metrics import Measured
+from gradskip_onnx.types import Array
+
 from .ledger import Ledger, measured_of
 
 Place = tuple[str, int | None]  # image and class

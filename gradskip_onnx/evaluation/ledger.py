@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..metrics import Measured
-from ..outputs import to_json
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.metrics import Measured
+from gradskip_onnx.output.files import encode_json
 
 FORMAT = 1
 DECIMALS = 5  # of curves, which are drawn; areas and all other numbers keep every digit
@@ -23,7 +23,7 @@ NAME = "results.jsonl"
 
 def key_of(facts: Mapping[str, Any]) -> str:
     """A name for everything a result depends on: one setting changed, and the result is another."""
-    return hashlib.sha256(to_json(facts, indent=None)).hexdigest()[:32]
+    return hashlib.sha256(encode_json(facts, indent=None)).hexdigest()[:32]
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Ledger:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """One line in one write: a run that is stopped leaves whole lines, at worst half of the last."""
-        line = to_json({"format": FORMAT, **record}, indent=None)
+        line = encode_json({"format": FORMAT, **record}, indent=None)
         try:
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             try:

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from ..extras import needed
-from ..metrics.statistics import Interval
+from gradskip_onnx.imports.optional import needed
+from gradskip_onnx.metrics.statistics import Interval
+
 from .chart import Chart, chart, style
 from .cost import Price
+from .evaluation import Evaluation
 from .pictures import data_uri
 from .run import Run
 from .summary import Summary
-from .task import Evaluation
 
 TEMPLATE = "report.html"
 MOST_FAILURES = 50  # listed; results.json has them all

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from PIL import Image
 
-from ..errors import InputError
-from ..outputs import write_whole
-from ..preprocess import Preprocess, denormalise
-from ..render import overlay, resample
-from ..types import Array
+from gradskip_onnx.drawing.figure import overlay, resample
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.preprocess import Preprocess, denormalise
+from gradskip_onnx.output.files import write_whole
+from gradskip_onnx.types import Array
+
 from .ledger import key_of
 
 SIDE = 224  # the longer side, in pixels

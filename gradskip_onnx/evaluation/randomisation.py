@@ -10,13 +10,14 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from ..api import Explainer
-from ..methods.options import check, option
-from ..metrics.randomisation import sanity_check
-from ..metrics.sample import Saliency, Sample, Score
-from ..metrics.table import Measured, Metric
-from ..plan import build
-from ..types import Array, Needs
+from gradskip_onnx.api import Explainer
+from gradskip_onnx.instrument.build_plan import build_plan
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.metrics.randomisation import sanity_check
+from gradskip_onnx.metrics.sample import Saliency, Sample, Score
+from gradskip_onnx.metrics.table import Measured, Metric
+from gradskip_onnx.types import Array, Needs
+
 from .explain import Method, explain_group
 
 
@@ -58,7 +59,7 @@ def measure_together(
     explainer: Explainer, method: Method, images: Array, targets: Sequence[int], score: str, options: Options
 ) -> list[Measured]:
     """The check for some images (B, C, H, W): means over the stages, the last stage, and the course."""
-    forward = build(explainer.model.source, explainer.model.reading, Needs())
+    forward = build_plan(explainer.model.source, explainer.model.reading, Needs())
     originals = {tensor.name for tensor in forward.model.graph.initializer}
 
     def explain(model: onnx.ModelProto) -> list[Array]:

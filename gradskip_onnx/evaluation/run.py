@@ -11,18 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from ..api import Explanation
-from ..datasets import Entry
-from ..errors import GradskipError, InputError
-from ..metrics import Measured, Saliency, measure
+from gradskip_onnx.api import Explanation
+from gradskip_onnx.datasets import Entry
+from gradskip_onnx.errors import GradskipError, InputError
+from gradskip_onnx.metrics import Measured, Saliency, measure
+
 from .cases import Case, Prepared, prepare_group
 from .choices import Measurement, MethodChoice
+from .evaluation import Evaluation, spread
 from .explain import explain_group
 from .forward import Forward
 from .ledger import Ledger, case_document, key_of
 from .pictures import Pictures, covered, shrunk
 from .randomisation import measure_together
-from .task import Evaluation, spread
 
 OPEN_BYTES = 2 << 30  # of models in sessions at a time: more methods than fit take turns
 MOST_OPEN = 6  # methods with sessions at a time: the activations of each take more room than a small model

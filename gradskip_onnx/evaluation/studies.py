@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..methods.quartiles import FOCUS, QUARTERS
-from ..metrics import Choice
-from ..metrics.statistics import Significance, anova, friedman, spearman, wilcoxon
-from ..metrics.table import first
-from ..types import Array
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.methods.gradskip.quartiles import FOCUS, QUARTERS
+from gradskip_onnx.metrics import Choice
+from gradskip_onnx.metrics.statistics import Significance, anova, friedman, spearman, wilcoxon
+from gradskip_onnx.metrics.table import first
+from gradskip_onnx.types import Array
+
 from .chart import Chart, chart
 from .choices import MethodChoice, choose_method, measurement_of
 from .evaluate import Findings, Report

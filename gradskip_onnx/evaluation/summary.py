@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import GradskipError
-from ..metrics import Choice, Measured
-from ..metrics.statistics import RESAMPLES, Interval, interval, paired, wilcoxon
-from ..metrics.table import Better, first
+from gradskip_onnx.errors import GradskipError
+from gradskip_onnx.metrics import Choice, Measured
+from gradskip_onnx.metrics.statistics import RESAMPLES, Interval, interval, paired, wilcoxon
+from gradskip_onnx.metrics.table import Better, first
+
 from .choices import measurement_of
+from .evaluation import Evaluation
 from .gather import Curve, Everything, Gathered, places
 from .run import TIMES
-from .task import Evaluation
 
 FEWEST = 3  # pairs for a test
 ABSENT = Measured(excluded="no result")

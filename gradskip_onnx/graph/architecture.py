@@ -9,22 +9,23 @@ from typing import cast
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from ..errors import ModelError, UnsupportedModelError
-from ..types import Architecture, Array, Mismatch, Proof, Source, TensorFact
-from .blocks import Found, find_blocks, link, measure
-from .forward import fold, forward_graph, share_copies
-from .head import find_logits, possible_logits
-from .image_input import ImageInput, find_image_input
+from gradskip_onnx.errors import ModelError, UnsupportedModelError
+from gradskip_onnx.graph.find.blocks import Found, find_blocks, link, measure
+from gradskip_onnx.graph.find.head import find_logits, possible_logits
+from gradskip_onnx.graph.find.placement import prove_places
+from gradskip_onnx.graph.find.position import find_position
+from gradskip_onnx.graph.find.windowing import find_windows
+from gradskip_onnx.graph.prove.dry_run import make_dry_run, observe
+from gradskip_onnx.graph.prove.partial_model import partial_model
+from gradskip_onnx.graph.prove.probes import DYNAMIC
+from gradskip_onnx.graph.prove.proofs import prove_attention, prove_stream, require
+from gradskip_onnx.graph.read.forward import fold, forward_graph, share_copies
+from gradskip_onnx.graph.read.image_input import ImageInput, find_image_input
+from gradskip_onnx.graph.read.upgrade import prove_upgrade
+from gradskip_onnx.graph.rewrite.lower import lower, needs_lowering, prove_lowering, refuse_hardware
+from gradskip_onnx.types import Architecture, Array, Mismatch, Proof, Source, TensorFact
+
 from .index import Index, index
-from .lean import lean
-from .lower import lower, needs_lowering, prove_lowering, refuse_hardware
-from .placement import prove_places
-from .position import find_position
-from .probes import DYNAMIC
-from .proofs import prove_attention, prove_stream, require
-from .rehearsal import observe, rehearse
-from .upgrade import prove_upgrade
-from .windowing import find_windows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,32 +48,32 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     found, unmatched = find_blocks(lookup)
     if not found:
         raise UnsupportedModelError("no-attention", _nothing_found(graph, unmatched), unmatched)
-    rehearsal = rehearse(lean(graph, source.folder), image, _claimed(graph, lookup, found))
-    facts, known = observe(rehearsal, lookup.activations)
+    dry_run = make_dry_run(partial_model(graph, source.folder), image, _claimed(graph, lookup, found))
+    facts, known = observe(dry_run, lookup.activations)
     logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
-    model, values = rehearsal.model.knowing(known), rehearsal.values
+    model, values = dry_run.model.knowing(known), dry_run.values
     _require_finite(values[logits], graph)
     graph = fold(graph, known)  # nothing that follows from the picture: what was found stays where it is
-    blocks = [measure(f, i, lookup, facts, rehearsal.shapes, image.batch or 1) for i, f in enumerate(found)]
+    blocks = [measure(f, i, lookup, facts, dry_run.shapes, image.batch or 1) for i, f in enumerate(found)]
     blocks = link(blocks, found, lookup, facts)
     queries = {block.index: entry.match.query for block, entry in zip(blocks, found, strict=True)}
     blocks, windowed = find_windows(model, blocks, queries, values)
-    proofs += prove_upgrade(source, image, rehearsal.size)
+    proofs += prove_upgrade(source, image, dry_run.size)
     for entry in found:
         proofs += prove_attention(entry.match, lookup.node(entry.match.context), values)
         proofs += prove_stream([entry.skip, *entry.chain], values)
-    blocks, placed = prove_places(model, blocks, [f.match.scores for f in found], values, rehearsal)
+    blocks, placed = prove_places(model, blocks, [f.match.scores for f in found], values, dry_run)
     architecture = Architecture(
         task=task,
         input=image.name,
-        input_dims=(image.channels, *rehearsal.size),
+        input_dims=(image.channels, *dry_run.size),
         input_layout=image.layout,
         logits=logits,
         classes=cast(int, facts[logits].dims[1]),
         blocks=tuple(blocks),
         proofs=require([*proofs, *windowed, *placed]),
         unmatched=tuple(unmatched),
-        position=find_position(lookup, image.name, blocks[0], facts, rehearsal.shapes),
+        position=find_position(lookup, image.name, blocks[0], facts, dry_run.shapes),
     )
     return Reading(architecture, facts, graph)
 
@@ -81,7 +82,7 @@ def _plain_operators(graph: gs.Graph, image: ImageInput, source: Source) -> tupl
     """The graph without fused operators; files that have none pay nothing."""
     if not needs_lowering(graph):
         return graph, []
-    fused = rehearse(lean(graph, source.folder), image)
+    fused = make_dry_run(partial_model(graph, source.folder), image)
     lowered = lower(graph, fused.facts, source.opset["ai.onnx"])
     return lowered.graph, prove_lowering(fused.model, lowered, image, fused.size)
 

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from ..types import Array, Dims
+from gradskip_onnx.types import Array, Dims
 
 CANONICAL = ("bnd", "byxd", "bhqk", "bhwqk", "bchw")
 

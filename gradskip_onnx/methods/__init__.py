@@ -1,95 +1,13 @@
-"""The table of methods: a name, what it needs of a pass, its options, and one pure function."""
+"""Methods of explanation. Every module in this folder and below it is read, so that its rows are in the table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from pkgutil import walk_packages
 
-from ..autodiff.choice import TRUE_GRADIENT, Rules
-from ..autodiff.seeds import Seed
-from ..types import Architecture, Needs, Relevance, Trace, Which
-from .passes import Passes
+from .table import DEFAULT, METHODS, Cost, Method, method
 
-Run = Callable[[Trace, Architecture, Any, Passes], Relevance]
+__all__ = ["DEFAULT", "METHODS", "Cost", "Method", "method"]
 
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Passes through the model for one image: forward ones, and backward ones on top of them."""
-
-    forwards: int
-    backwards: int = 0
-    note: str = ""  # where the numbers depend on the image, or a pass is shorter than a whole one
-    at_once: int = 1  # backward passes that the method's own graph holds
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """One row: `run(trace, architecture, options, passes)` turns a pass, and further ones it asks for, into scores.
-
-    `options` is a frozen dataclass whose fields are the named options, each with `metadata={"help": ...}`. Everything
-    else is a function of them: what the pass must expose, by which rules it is differentiated, what is differentiated
-    (None: the score the user chose) and what it costs. `refuses` says why a model cannot be explained in this way.
-    """
-
-    name: str
-    summary: str
-    reference: str
-    options: type[Any]
-    needs: Callable[[Any], Needs]
-    run: Run
-    cost: Callable[[Any], Cost]
-    rules: Callable[[Any], Rules] = lambda _: TRUE_GRADIENT
-    seed: Callable[[Any], Seed | None] = lambda _: None
-    refuses: Callable[[Architecture], str] = lambda _: ""
-
-
-METHODS: dict[str, Method] = {}
-DEFAULT = "gradskip+"  # the evidence is in docs/gradskip_plus.md
-
-
-def method(row: Method) -> Method:
-    """Add a row to the table; a name can be taken once."""
-    if row.name in METHODS:
-        raise ValueError(f"method {row.name!r} is registered twice")
-    METHODS[row.name] = row
-    return row
-
-
-def one_pass(run: Callable[[Trace, Architecture, Any], Relevance]) -> Run:
-    """The function of a method that asks for no further passes."""
-    return lambda trace, architecture, options, _passes: run(trace, architecture, options)
-
-
-def every(wanted: bool) -> Which:
-    """All blocks, or none."""
-    return "all" if wanted else ""
-
-
-def one_backward(_options: Any) -> Cost:
-    """One forward and one backward pass."""
-    return Cost(1, 1)
-
-
-# The rows are added when their files are read.
-from . import ah_ln as ah_ln  # noqa: E402
-from . import attention_flow as attention_flow  # noqa: E402
-from . import attention_rollout as attention_rollout  # noqa: E402
-from . import attnlrp as attnlrp  # noqa: E402
-from . import cams as cams  # noqa: E402
-from . import chefer1 as chefer1  # noqa: E402
-from . import chefer2 as chefer2  # noqa: E402
-from . import finer_cam as finer_cam  # noqa: E402
-from . import gradskip as gradskip  # noqa: E402
-from . import gradskip_plus as gradskip_plus  # noqa: E402
-from . import legrad as legrad  # noqa: E402
-from . import mutex as mutex  # noqa: E402
-from . import pe_lrp as pe_lrp  # noqa: E402
-from . import pixel_gradients as pixel_gradients  # noqa: E402
-from . import raw_attention as raw_attention  # noqa: E402
-from . import rise as rise  # noqa: E402
-from . import score_cam as score_cam  # noqa: E402
-from . import tam as tam  # noqa: E402
-from . import tis as tis  # noqa: E402
-from . import vit_cx as vit_cx  # noqa: E402
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)

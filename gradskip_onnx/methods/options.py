@@ -6,7 +6,7 @@ import math
 from dataclasses import Field, field, fields
 from typing import Any
 
-from ..errors import InputError
+from gradskip_onnx.errors import InputError
 
 
 def option(default: Any, help: str, **limits: Any) -> Any:

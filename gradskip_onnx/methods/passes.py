@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from ..autodiff.choice import Rules
-from ..autodiff.seeds import Seed
-from ..types import Array, Needs, Trace
+from gradskip_onnx.autodiff.rulesets.choice import Rules
+from gradskip_onnx.autodiff.scores.seeds import Seed
+from gradskip_onnx.types import Array, Needs, Trace
 
 
 class Passes(Protocol):

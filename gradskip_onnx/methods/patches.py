@@ -8,15 +8,16 @@ from functools import partial
 
 import numpy as np
 
-from ..errors import UnsupportedModelError
-from ..types import Array, Block, Trace
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.types import Array, Block, Trace
+
 from .windows import window_mean, window_spread
 
 Move = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reach:
+class AttentionGroup:
     """Queries that attend to the same keys: all patches at once, or the patches of one window."""
 
     attention: Array  # (heads, queries, keys) in the model's own precision
@@ -43,14 +44,14 @@ class Patches:
 
     def gradient(self, tensor: str) -> Array:
         """(n, d) float64, of the score explained."""
-        return self.slopes(tensor).astype(np.float64)
+        return self.raw_gradient(tensor).astype(np.float64)
 
     def tokens(self, tensor: str) -> Array:
         """`value` in the model's own precision, not copied."""
         name = getattr(self.block, tensor)
         return self._patches(self.trace.values[name], name)
 
-    def slopes(self, tensor: str) -> Array:
+    def raw_gradient(self, tensor: str) -> Array:
         """`gradient` in the model's own precision, not copied."""
         name = getattr(self.block, tensor)
         return self._patches(self.trace.gradients[name], f"gradient of {name}")
@@ -60,7 +61,7 @@ class Patches:
         """How many values the attention of the block has."""
         return self.trace.values[self.block.attention].size
 
-    def reaches(self) -> list[Reach]:
+    def attention_groups(self) -> list[AttentionGroup]:
         """The attention of the block; special tokens and padding are left out."""
         name = self.block.attention
         seen = self.trace.values[name]
@@ -71,21 +72,21 @@ class Patches:
             raise self._unsupported("negative-attention", f"attention {name!r} has values down to {low:.3g}")
         return self._windows(seen) if self.block.windows else [self._everywhere(seen)]
 
-    def _everywhere(self, seen: Array) -> Reach:
+    def _everywhere(self, seen: Array) -> AttentionGroup:
         """Every patch may attend to every key; under reduction a key is a square of patches."""
         grid, side = self.block.grid, self.block.reduction
         seen = _drop(seen, self.block.special, axis=1)
         if side == 1:
             seen = _drop(seen, self.block.special, axis=2)
         self._expect(seen, (self.block.heads, grid[0] * grid[1], (grid[0] // side) * (grid[1] // side)))
-        return Reach(
+        return AttentionGroup(
             seen,
             np.arange(grid[0] * grid[1]),
             lambda values: window_mean(values, grid, side),
             lambda received: window_spread(received, grid, side),
         )
 
-    def _windows(self, seen: Array) -> list[Reach]:
+    def _windows(self, seen: Array) -> list[AttentionGroup]:
         """Patches attend inside their window only; seen is (heads, windows, queries, keys)."""
         count = self.block.grid[0] * self.block.grid[1]
         number = np.full(count + len(self.block.special) + 1, -1)  # the last entry answers for padding
@@ -97,25 +98,25 @@ class Patches:
             kept = np.flatnonzero(tokens >= 0)
             inside = tokens[kept]
             found.append(
-                Reach(
+                AttentionGroup(
                     seen[:, window][:, kept][:, :, kept],
                     inside,
                     partial(_taken, inside),
                     partial(_returned, inside, count),
                 )
             )
-        return [reach for reach in found if len(reach.queries)]
+        return [group for group in found if len(group.queries)]
 
     def _expect(self, seen: Array, shape: tuple[int, ...]) -> None:
         if seen.shape != shape:
             what = f"attention {self.block.attention!r} is {seen.shape}, expected {shape}"
             raise self._unsupported("grid-mismatch", what)
 
-    def mass(self, tensor: str) -> Array:
+    def abs_product(self, tensor: str) -> Array:
         """sum_k |G_ik T_ik| of each patch, (n,) float64."""
         name = f"mass of {tensor}"
         if name not in self.seen:
-            self.seen[name] = overlaps(self.slopes(tensor), self.tokens(tensor))
+            self.seen[name] = overlaps(self.raw_gradient(tensor), self.tokens(tensor))
         return self.seen[name]
 
     def _patches(self, array: Array, name: str) -> Array:

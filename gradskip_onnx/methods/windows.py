@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..types import Array, Grid
+from gradskip_onnx.types import Array, Grid
 
 
 def window_mean(values: Array, grid: Grid, side: int) -> Array:

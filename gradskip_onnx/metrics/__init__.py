@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import faithfulness as faithfulness  # rows are added when their files are read
+from . import faithfulness as faithfulness
 from . import insertion_deletion as insertion_deletion
 from . import pointing as pointing
 from . import segmentation as segmentation

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import heatmap
-from ..methods.options import option
-from ..types import Array
+from gradskip_onnx.images import interpolate
+from gradskip_onnx.methods.options import option
+from gradskip_onnx.types import Array
+
 from .sample import Saliency, Sample, Score, ask_with_ends
 from .substrates import SUBSTRATES, Blurred, Substrate, whole
 from .table import Measured, Metric, metric
@@ -32,7 +33,7 @@ class Options:
 
 def patch_weights(saliency: Saliency, size: tuple[int, int], side: int) -> Array:
     """Mean of the raw scores over each patch; patches at the right and lower edge may be smaller."""
-    raw = heatmap.resize(saliency.scores, size, "nearest").astype(np.float64)
+    raw = interpolate.resize(saliency.scores, size, "nearest").astype(np.float64)
     rows, columns = (np.arange(0, length, side) for length in size)
     sums = np.add.reduceat(np.add.reduceat(raw, rows, axis=0), columns, axis=1)
     heights, widths = np.diff([*rows, size[0]]), np.diff([*columns, size[1]])

@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from ..errors import ModelError
+from gradskip_onnx.errors import ModelError
 
 Shape = tuple[int, ...]
 MICROSOFT = "com.microsoft."

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from ..session import open_session
-from ..types import Architecture, Array, Instrumented
+from gradskip_onnx.runtime.session import open_session
+from gradskip_onnx.types import Architecture, Array, Instrumented
+
 from .flop_rules import FREE, PRODUCTS, SIMPLE, Node, Shape
 
 SHAPE = "gradskip/shape/"

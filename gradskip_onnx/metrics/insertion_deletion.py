@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import heatmap
-from ..errors import InputError
-from ..methods.options import option
-from ..types import Array
-from .order import ranks
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images import interpolate
+from gradskip_onnx.methods.options import option
+from gradskip_onnx.types import Array
+
 from .protocols import KINDS, PROTOCOLS, Protocol
+from .ranking import ranks
 from .sample import Saliency, Sample, Score, ask_with_ends
 from .substrates import Blur, Blurred, Substrate, whole
 from .table import Measured, Metric, metric
@@ -60,7 +61,7 @@ def curves(sample: Sample, saliency: Saliency, score: Score, options: Options) -
 
 def _ranks(sample: Sample, saliency: Saliency, protocol: Protocol) -> Array:
     nearest = protocol.resample == "nearest"
-    values = heatmap.resize(saliency.scores, sample.size, "nearest") if nearest else saliency.map
+    values = interpolate.resize(saliency.scores, sample.size, "nearest") if nearest else saliency.map
     return ranks(values, sample.seed, last_first=protocol.ties == "last")
 
 

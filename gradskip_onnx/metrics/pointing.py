@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..methods.options import option
-from ..types import Array
+from gradskip_onnx.methods.options import option
+from gradskip_onnx.types import Array
+
 from .sample import Box, Saliency, Sample, Score
 from .table import Measured, Metric, metric
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..errors import InputError
-from ..types import Array
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.types import Array
+
 from .substrates import SUBSTRATES, Blur, Substrate, uniform, zero
 
 KINDS = ("insertion", "deletion")

@@ -15,8 +15,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from ..errors import InputError
-from ..types import Architecture, Array
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.types import Architecture, Array
+
 from .flop_rules import PRODUCTS
 from .similarity import SIMILARITIES
 

@@ -8,8 +8,8 @@ from itertools import chain
 
 import numpy as np
 
-from ..errors import InputError, ModelError
-from ..types import Array
+from gradskip_onnx.errors import InputError, ModelError
+from gradskip_onnx.types import Array
 
 BATCH = 16  # changed images made and scored at a time: memory does not grow with the number of steps
 IGNORED = -1

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import heatmap
-from ..methods.options import option
-from ..types import Array
-from .order import ranks
+from gradskip_onnx.images import interpolate
+from gradskip_onnx.methods.options import option
+from gradskip_onnx.types import Array
+
+from .ranking import ranks
 from .sample import IGNORED, Saliency, Sample, Score
 from .table import Measured, Metric, first, metric
 
@@ -89,7 +90,7 @@ def compare(sample: Sample, saliency: Saliency, score: Score, options: Options) 
     labelled, truth = sample.mask != IGNORED, sample.mask == 1
     if not truth.any():
         return Measured(excluded="no pixel of the mask belongs to the class")
-    cut = RULES[options.threshold](heatmap.normalise(saliency.map), sample.seed) & labelled
+    cut = RULES[options.threshold](interpolate.normalise(saliency.map), sample.seed) & labelled
     found, wrong = int((cut & truth).sum()), int((cut & ~truth).sum())
     area, total = int(truth.sum()), int(labelled.sum())
     rest = total - area - wrong  # background found as background

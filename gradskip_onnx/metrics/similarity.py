@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .. import heatmap
-from ..errors import InputError
-from ..extras import needed
-from ..types import Array
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images import interpolate
+from gradskip_onnx.imports.optional import needed
+from gradskip_onnx.types import Array
+
 from .statistics import spearman
 
 WINDOW = 7  # pixels a side over which structure is compared
@@ -30,7 +31,7 @@ def ssim(one: Array, other: Array) -> float:
     """Structural similarity (Wang et al. 2004) of both maps scaled to [0, 1]: mean over all whole windows."""
     if min(one.shape) < WINDOW:
         raise InputError(f"structural similarity needs {WINDOW}x{WINDOW} pixels or more, got {one.shape}")
-    a, b = (heatmap.normalise(values).astype(np.float64) for values in (one, other))
+    a, b = (interpolate.normalise(values).astype(np.float64) for values in (one, other))
     ndimage = needed("scipy.ndimage")
 
     def local(values: Array) -> Array:

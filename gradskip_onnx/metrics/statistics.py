@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
-from ..extras import needed
-from ..methods.gini import GINI
-from ..methods.quartiles import entropy as entropy_of_heads
-from ..types import Array
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.imports.optional import needed
+from gradskip_onnx.methods.gradskip.gini import GINI
+from gradskip_onnx.methods.gradskip.quartiles import entropy as entropy_of_heads
+from gradskip_onnx.types import Array
+
 from .table import Measured, Metric
 
 RESAMPLES = 2000

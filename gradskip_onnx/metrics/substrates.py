@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..types import Array
+from gradskip_onnx.types import Array
+
 from .sample import Sample
 
 NOISE, TIES = 1, 2  # streams of the sample's seed: noise does not change with the order of ties

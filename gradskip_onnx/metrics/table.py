@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..errors import InputError
-from ..methods.options import check
-from ..types import EMPTY, Array
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.methods.options import check
+from gradskip_onnx.types import EMPTY, Array
+
 from .sample import Saliency, Sample, Score, usable
 
 Better = Literal["higher", "lower"]

@@ -1,0 +1,136 @@
+"""An architecture as tables for people and as a document for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.graph.architecture import Reading
+from gradskip_onnx.types import Block, Mismatch, Proof
+
+from .console import Terminal, plain
+
+FORMAT = 1
+
+
+def report(terminal: Terminal, model: Path, reading: Reading, *, why: bool) -> None:
+    """Everything about a model that can be explained."""
+    read = reading.architecture
+    terminal.document(document(model, reading), single=True)
+    channels, height, width = read.input_dims
+    terminal.print(f"model   {model.name}: {read.task}")
+    terminal.print(f"input   {read.input}: {channels} channels, {height}x{width} ({read.input_layout})")
+    terminal.print(f"logits  {read.logits}: {read.classes} classes")
+    tables = [block_table(reading), tensor_table(read.blocks)]
+    tables.append(proof_table(read.proofs) if why else claim_table(read.proofs))
+    if why and read.unmatched:
+        tables.append(mismatch_table(read.unmatched))
+    for each in tables:
+        terminal.print("")
+        terminal.table(each)
+    if read.unmatched and not why:
+        terminal.print(f"{len(read.unmatched)} places looked like a block and are none; --why lists them")
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table without frames; columns marked with > hold numbers."""
+    drawn = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        drawn.add_column(name.strip(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(plain(str(cell))) for cell in row))
+    return drawn
+
+
+def block_table(reading: Reading) -> Table:
+    columns = (">block", ">stage", ">heads", "grid", "special", ">reduction", "attention shape", "token shape")
+    rows = [
+        (
+            block.index,
+            block.stage,
+            block.heads,
+            f"{block.grid[0]}x{block.grid[1]}",
+            special_tokens(block),
+            block.reduction,
+            f"{_shape(reading, block.attention)} {block.attention_layout}",
+            f"{_shape(reading, block.tokens_in)} {block.tokens_layout}",
+        )
+        for block in reading.architecture.blocks
+    ]
+    return table(f"{len(rows)} blocks", columns, rows)
+
+
+def tensor_table(blocks: Sequence[Block]) -> Table:
+    rows = [(block.index, block.attention, block.tokens_in, block.tokens_out, block.branch) for block in blocks]
+    return table("tensors", (">block", "attention", "input", "output", "branch"), rows)
+
+
+def _shape(reading: Reading, tensor: str) -> str:
+    """The dimensions seen in the dry run; B follows the batch."""
+    return "x".join("B" if size is None else str(size) for size in reading.facts[tensor].dims)
+
+
+def special_tokens(block: Block) -> str:
+    """How many tokens are no patch, and where they stand."""
+    positions = ", ".join(map(str, block.special))
+    return f"{len(block.special)} (at {positions})" if block.special else "none"
+
+
+def claim_table(proofs: Sequence[Proof]) -> Table:
+    """Each claim once, with the proof that came closest to its bound."""
+    worst: dict[str, list[Proof]] = {}
+    for proof in proofs:
+        worst.setdefault(proof.claim, []).append(proof)
+    rows = []
+    for claim, group in worst.items():
+        closest = max(group, key=lambda proof: proof.measured / proof.bound if proof.bound else proof.measured)
+        rows.append((claim, len(group), f"{closest.measured:.2e}", f"{closest.bound:.0e}"))
+    return table("proven on a probe input", ("claim", ">places", ">worst", ">bound"), rows)
+
+
+def proof_table(proofs: Sequence[Proof]) -> Table:
+    rows = [
+        (proof.claim, proof.where, f"{proof.measured:.2e}", f"{proof.bound:.0e}", "yes" if proof.holds else "NO")
+        for proof in proofs
+    ]
+    return table(f"{len(proofs)} proofs", ("claim", "where", ">measured", ">bound", "holds"), rows)
+
+
+def mismatch_table(mismatches: Sequence[Mismatch]) -> Table:
+    rows = [(entry.pattern, entry.node, entry.code, entry.reason) for entry in mismatches]
+    return table(f"{len(rows)} mismatches", ("looked like", "node", "code", "reason"), rows)
+
+
+def document(model: Path, reading: Reading) -> dict[str, Any]:
+    """The same as JSON."""
+    read = reading.architecture
+    shapes = {
+        name: reading.facts[name].dims
+        for block in read.blocks
+        for name in (block.attention, block.tokens_in, block.tokens_out, block.branch)
+    }
+    return asdict(read) | {
+        "format": FORMAT,
+        "model": str(model),
+        "supported": True,
+        "grid": read.grid,
+        "shapes": shapes,
+        "proofs": [asdict(proof) | {"holds": proof.holds} for proof in read.proofs],
+    }
+
+
+def unsupported_document(model: Path, error: UnsupportedModelError) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "model": str(model),
+        "supported": False,
+        "code": error.code,
+        "reason": str(error),
+        "unmatched": [asdict(entry) for entry in error.mismatches],
+    }

@@ -1,0 +1,122 @@
+"""Shape arithmetic out of a traced graph: what two dry runs show to be fixed is written down as fixed.
+
+Exporters spell every Reshape of a dynamic batch as Shape, Gather, Unsqueeze, Concat. With height and width fixed,
+such an operand either never changes or changes in the batch entry alone, and then it is a constant with one -1.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.graph.read.forward import absorb_constants
+from gradskip_onnx.runtime.session import open_session
+from gradskip_onnx.types import Array
+
+BATCHES = (2, 5)  # two sizes tell what follows the batch; 1 is left out, because it broadcasts
+SHAPE = "tidy/shape/"
+
+# Operands that say how, not what: by operator, the first position of them.
+SHAPE_OPERANDS = {"Reshape": 1, "Expand": 1, "Slice": 1, "Unsqueeze": 1, "Squeeze": 1, "Split": 1, "Tile": 1, "Pad": 1}
+
+
+def tidy(model: onnx.ModelProto, folder: Path, images: tuple[int, ...], logits: tuple[int, ...]) -> onnx.ModelProto:
+    """`model` without constant nodes, identities and settled shape arithmetic; weights in `folder` stay there."""
+    graph = gs.import_onnx(model)
+    absorb_constants(graph)
+    _bypass_copies(graph)
+    _settle_shapes(graph, _observed(model, graph, folder, images))
+    for tensor, dims in ((graph.inputs[0], images), (graph.outputs[0], logits)):
+        tensor.shape = ["batch", *dims[1:]]
+    graph.cleanup(remove_unused_graph_inputs=False).toposort()
+    tidied: onnx.ModelProto = gs.export_onnx(graph, do_type_check=False)
+    tidied.ir_version = model.ir_version
+    tidied.producer_name, tidied.producer_version = model.producer_name, model.producer_version
+    _strip_notes(tidied)
+    return tidied
+
+
+def _bypass_copies(graph: gs.Graph) -> None:
+    """Readers of an Identity, or of a Cast to the type it already has, read its input instead."""
+    kept = {id(tensor) for tensor in graph.outputs}
+    for node in graph.nodes:
+        if _is_copy(node) and id(node.outputs[0]) not in kept:
+            before, after = node.inputs[0], node.outputs[0]
+            for reader in list(after.outputs):
+                reader.inputs = [before if tensor is after else tensor for tensor in reader.inputs]
+            node.outputs.clear()
+
+
+def _is_copy(node: gs.Node) -> bool:
+    if node.op == "Cast" and node.inputs[0].dtype is not None:
+        return _element_type(node.inputs[0].dtype) == _element_type(node.attrs["to"])
+    return bool(node.op == "Identity")
+
+
+def _element_type(dtype: Any) -> int:
+    """graphsurgeon gives a NumPy type where there is one, else ONNX's number."""
+    return dtype if isinstance(dtype, int) else onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def _operands(graph: gs.Graph) -> list[tuple[gs.Node, int]]:
+    """Where a computed tensor says how a node works."""
+    return [
+        (node, position)
+        for node in graph.nodes
+        for position in range(SHAPE_OPERANDS.get(node.op, len(node.inputs)), len(node.inputs))
+        if isinstance(node.inputs[position], gs.Variable) and node.inputs[position].name
+    ]
+
+
+def _witness(node: gs.Node, position: int) -> str:
+    """What to look at: the operand, or for a Reshape the shape that came out, which holds no 0 and no -1."""
+    return SHAPE + str(node.outputs[0].name) if node.op == "Reshape" else str(node.inputs[position].name)
+
+
+def _observed(model: onnx.ModelProto, graph: gs.Graph, folder: Path, images: tuple[int, ...]) -> list[dict[str, Array]]:
+    """The witnesses of the traced model at two batch sizes."""
+    names = sorted({_witness(node, position) for node, position in _operands(graph)})
+    if not names:
+        return [{}, {}]
+    probe = onnx.ModelProto()
+    probe.CopyFrom(model)
+    shapes = [name for name in names if name.startswith(SHAPE)]
+    probe.graph.node.extend(onnx.helper.make_node("Shape", [name.removeprefix(SHAPE)], [name]) for name in shapes)
+    probe.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    session = open_session(probe, folder, "cpu")
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type)
+    feeds = ({model.graph.input[0].name: np.zeros((batch, *images[1:]), dtype)} for batch in BATCHES)
+    return [session.run(names, feed) for feed in feeds]
+
+
+def _settle_shapes(graph: gs.Graph, observed: list[dict[str, Array]]) -> None:
+    for number, (node, position) in enumerate(_operands(graph)):
+        name = _witness(node, position)
+        settled = _settled(observed[0][name], observed[1][name], infer=node.op == "Reshape")
+        if settled is not None:
+            node.inputs[position] = gs.Constant(f"settled_{number}", settled)
+
+
+def _settled(first: Array, second: Array, infer: bool) -> Array | None:
+    """The value of an operand for every batch size, if there is one; `infer`: one entry may be -1, "the rest"."""
+    if first.shape != second.shape:
+        return None
+    changing = first != second
+    if not changing.any():
+        return first
+    if infer and changing.sum() == 1:
+        return np.where(changing, np.int64(-1), first)
+    return None
+
+
+def _strip_notes(model: onnx.ModelProto) -> None:
+    """Stack traces and module paths that exporters leave; they are no one's business and make the file larger."""
+    del model.metadata_props[:]
+    parts = (model.graph, *model.graph.node, *model.graph.initializer, *model.graph.input, *model.graph.output)
+    for part in (*parts, *model.graph.value_info):
+        part.doc_string = ""
+        del part.metadata_props[:]

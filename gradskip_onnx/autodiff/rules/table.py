@@ -1,0 +1,111 @@
+"""What a gradient rule is: a function of the forward node and the gradients of its outputs, kept in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+from gradskip_onnx.autodiff.emit import Emit, Sym
+from gradskip_onnx.autodiff.partial_gradients import Piece
+from gradskip_onnx.errors import MissingRuleError
+from gradskip_onnx.types import Array
+
+Gradient = Sym | Piece | None
+Rule = Callable[..., tuple[Gradient, ...]]
+
+VJPS: dict[str, Rule] = {}
+NOTES: dict[str, str] = {}
+
+STANDARD_DOMAINS = ("", "ai.onnx", None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """The inputs of a node by position; omitted optional ones are only visible to `get`."""
+
+    emit: Emit
+    names: tuple[str, ...]
+
+    def __getitem__(self, index: int) -> Sym:
+        return self.emit.sym(self.names[index])
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Sym]:
+        return (self.emit.sym(name) for name in self.names)
+
+    def get(self, index: int) -> Sym | None:
+        return self[index] if self.has(index) else None
+
+    def has(self, index: int) -> bool:
+        return index < len(self.names) and bool(self.names[index])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A forward node as a rule sees it: inputs `x`, outputs `ys` (the first is `y`), attributes."""
+
+    emit: Emit
+    op: str
+    name: str
+    attrs: Mapping[str, Any]
+    x: Inputs
+    ys: tuple[str, ...]
+    wanted: tuple[bool, ...]  # per input: does a gradient have to go there
+    activations: Set[str]  # tensors whose values follow from the image; the others are weights
+
+    @property
+    def y(self) -> Sym:
+        return self.emit.sym(self.ys[0])
+
+    @property
+    def opset(self) -> int:
+        return self.emit.opset
+
+    def varies(self, index: int) -> bool:
+        """Whether an input follows from the image."""
+        return self.x.has(index) and self.x.names[index] in self.activations
+
+    def value(self, index: int) -> Array | None:
+        """The value of an input that is a small constant, else None."""
+        return self.emit.value(self.x.names[index]) if self.x.has(index) else None
+
+    def first(self, g: Gradient) -> tuple[Gradient, ...]:
+        """The gradient of the first input; the others (axes, shapes, indices) have none."""
+        return (g, *(None for _ in range(len(self.x) - 1)))
+
+    def missing(self, what: str) -> MissingRuleError:
+        """The error for a use of this operator that its rule does not cover."""
+        return MissingRuleError(
+            f"the gradient rule for {self.op} does not cover {what} (node {self.name!r}, opset {self.opset}); "
+            f"extend the rule, or replace it with @vjp({self.op!r})"
+        )
+
+    def only_first(self, g: Sym | None, others: tuple[Sym | None, ...]) -> Sym:
+        """`g`, after checking that no gradient comes from a secondary output."""
+        if g is None or any(other is not None for other in others):
+            raise self.missing("a gradient through its secondary outputs")
+        return g
+
+
+def vjp(*ops: str, note: str = "", table: dict[str, Rule] | None = None) -> Callable[[Rule], Rule]:
+    """Register the vector-Jacobian product of one or more operators.
+
+    The rule is called with the node and one gradient per output (None for an output that leads nowhere) and
+    returns one gradient per input (None for an input without one). Broadcasting back is the engine's work.
+    """
+
+    def register(rule: Rule) -> Rule:
+        for op in ops:
+            (VJPS if table is None else table)[op] = rule
+            if note and table is None:
+                NOTES[op] = note
+        return rule
+
+    return register
+
+
+def missing_rule(op: str, node: str, opset: int) -> MissingRuleError:
+    return MissingRuleError(f"no gradient rule for {op} (node {node!r}, opset {opset}); add one with @vjp({op!r})")

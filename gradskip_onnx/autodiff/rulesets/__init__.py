@@ -1,0 +1,1 @@
+"""Tables of rules: the gradient, and the relevance rules laid over it."""

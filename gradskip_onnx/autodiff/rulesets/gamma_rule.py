@@ -1,0 +1,62 @@
+"""The gamma rule of LRP in its general form for signed inputs, as gradients: relevance is value times gradient.
+
+For y = f(x, W) + b let P be the sum of the positive contributions x W to each output and N that of the negative ones,
+b+ and b- the parts of b. Relevance R = y g is shared in proportion to contributions; those of the sign of y count
+1 + gamma times:
+
+    D = y + gamma (P + b+)  where y > 0,    D = y + gamma (N + b-)  where y < 0
+    R_x = x+ (S+ W[+] + S- W[-]) + x- (S+ W[-] + S- W[+]),   S = R / D,   W[+-] = W + gamma W+-
+
+(Montavon et al. 2019, "Layer-Wise Relevance Propagation: An Overview", section 10.2.3; the form for signed inputs is
+that of zennit's `Gamma`). With P + N = f(x, W), P - N = f(|x|, |W|) and W+- = (W +- |W|) / 2 this takes one product
+forward and two back, and D has the sign of y:
+
+    |D| = (1 + gamma/2) |y| + (gamma/2) (f(|x|, |W|) + |b|)
+    R_x / x = (1 + gamma/2) (g |y| / |D|) W + (gamma/2) sign(x) (g y / |D|) |W|
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradskip_onnx.autodiff.emit import Sym
+from gradskip_onnx.autodiff.rules.table import Gradient, Node, Rule
+
+from .linear import Linear
+
+STABILISER = 1e-6  # zennit's, away from zero on either side
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GammaRule:
+    """The rule for products with weights where `gamma_of` the node is not 0; elsewhere the one given."""
+
+    otherwise: Rule
+    gamma_of: Callable[[Node], float]
+    embedding_only: bool = False  # behind the patch embedding `gamma_of` is 0
+
+    def __call__(self, n: Node, g: Sym, *more: Sym | None) -> tuple[Gradient, ...]:
+        gamma = self.gamma_of(n)
+        if not gamma:
+            return self.otherwise(n, g, *more)
+        at = 0 if n.varies(0) else 1
+        gradient = shared(Linear(n, at), n.only_first(g, more), gamma)
+        return tuple(gradient if index == at else None for index in range(len(n.x)))
+
+
+def behind_embedding(rule: Rule | None) -> Rule | None:
+    """What a rule is for all products but those that make the patches."""
+    return rule.otherwise if isinstance(rule, GammaRule) and rule.embedding_only else rule
+
+
+def shared(f: Linear, g: Sym, gamma: float) -> Sym:
+    """The gradient at x that makes x times it the relevance of x."""
+    size = f.weight.apply("Abs")
+    contributions = f.apply(f.x.apply("Abs"), size)
+    if f.bias is not None:
+        contributions = contributions + f.bias.apply("Abs")
+    denominator = (1 + 0.5 * gamma) * f.y.apply("Abs") + (0.5 * gamma) * contributions + STABILISER
+    share = f.y / denominator  # from -1 to 1
+    favoured = f.x.apply("Sign") * f.back(g * share, size)
+    return (1 + 0.5 * gamma) * f.back(g * share.apply("Abs"), f.weight) + (0.5 * gamma) * favoured

@@ -1,0 +1,131 @@
+"""A product of activations and weights seen as a linear map: with other operands, transposed, and with its bias."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradskip_onnx.autodiff.emit import Sym
+from gradskip_onnx.autodiff.rules.table import VJPS, Inputs, Node
+from gradskip_onnx.autodiff.rules.vjps_norm import per_channel
+from gradskip_onnx.autodiff.rules.vjps_quantised import centred
+
+from .gates import held, readers
+
+REAL = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}  # what integer products compute, on real numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given(Inputs):
+    """Inputs that stand in for those of a node."""
+
+    syms: tuple[Sym, ...] = ()
+
+    def __getitem__(self, index: int) -> Sym:
+        return self.syms[index]
+
+    def __iter__(self) -> Iterator[Sym]:
+        return iter(self.syms)
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """y = f(x, weight) + bias at a node one operand of which is an activation; `at` is its position."""
+
+    n: Node
+    at: int
+
+    @cached_property
+    def x(self) -> Sym:
+        return self._real(self.at)
+
+    @cached_property
+    def weight(self) -> Sym:
+        return self._real(1 - self.at)
+
+    def _real(self, index: int) -> Sym:
+        if self.n.op == "MatMulInteger":
+            return centred(self.n, index, 2 + index, index - 2)
+        return centred(self.n, index, 2 + index, 0) if self.n.op == "ConvInteger" else self.n.x[index]
+
+    def _with(self, x: Sym, weight: Sym) -> Node:
+        operands = (x, weight) if self.at == 0 else (weight, x)
+        names = tuple(operand.name for operand in operands)
+        wanted = (self.at == 0, self.at == 1)
+        given = Given(self.n.emit, names, operands)
+        return replace(self.n, op=REAL.get(self.n.op, self.n.op), x=given, wanted=wanted)
+
+    def apply(self, x: Sym, weight: Sym) -> Sym:
+        """f(x, weight), without the bias."""
+        n = self._with(x, weight)
+        attrs = {key: value for key, value in n.attrs.items() if key != "beta"}
+        return n.emit.op(n.op, *n.x, dims=self.n.y.dims, **attrs)
+
+    def back(self, s: Sym, weight: Sym) -> Sym:
+        """The transposed map of f(., weight), applied to s."""
+        n = self._with(self.x, weight)
+        found = VJPS[n.op](n, s)[self.at]
+        assert isinstance(found, Sym)  # products never fill only part of a tensor
+        return found
+
+    @cached_property
+    def bias(self) -> Sym | None:
+        """What is added to f(x, weight) for each channel: inside the node, or right after it."""
+        n = self.n
+        if n.op == "Gemm" and n.x.has(2):
+            return n.x[2] * float(n.attrs.get("beta", 1.0))
+        if n.op in ("Conv", "ConvTranspose") and n.x.has(2):
+            return per_channel(n.x[2], n.y)
+        return _bias_after(n)
+
+    @cached_property
+    def product(self) -> Sym:
+        """f(x, weight) as the node computed it."""
+        y = self.n.y.cast(self.n.y.real)
+        return y - self.bias if self._inside and self.bias is not None else y
+
+    @cached_property
+    def y(self) -> Sym:
+        """The output with its bias, wherever that is added."""
+        y = self.n.y.cast(self.n.y.real)
+        return y if self._inside or self.bias is None else y + self.bias
+
+    @property
+    def _inside(self) -> bool:
+        """Whether the bias is an input of the node."""
+        return self.n.op in ("Gemm", "Conv", "ConvTranspose") and self.n.x.has(2)
+
+
+def _bias_after(n: Node) -> Sym | None:
+    """The constant added next, in the units of this product: those of integers are scaled in between."""
+    tensor, scale = n.y.tensor, None
+    while len(following := readers(n, tensor)) == 1:
+        node = following[0]
+        other = next((source for source in node.inputs if source is not tensor), None)
+        if node.op == "Add" and other is not None and _is_bias(n, other):
+            bias = n.emit.sym(other.name)
+            return bias if scale is None else bias / scale
+        if n.op not in REAL:
+            return None
+        if node.op == "Mul" and other is not None and (other.name not in n.activations or held(n, other)):
+            scale = n.emit.sym(other.name) if scale is None else scale * n.emit.sym(other.name)
+        elif node.op != "Cast":
+            return None
+        tensor = node.outputs[0]
+    return None
+
+
+def _is_bias(n: Node, other: Any) -> bool:
+    """One number for each output channel, or one for all; a positional embedding is none."""
+    if other.name in n.activations:
+        return False
+    sym = n.emit.sym(other.name)
+    channel = 1 if "Conv" in n.op else n.y.rank - 1
+    lead = n.y.rank - sym.rank
+    return np.issubdtype(sym.dtype, np.floating) and all(
+        size == 1 or lead + axis == channel for axis, size in enumerate(sym.dims)
+    )

@@ -1,0 +1,41 @@
+"""The tables of rules: the true gradient, variants as overlays of it, and one that carries relevance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from gradskip_onnx.autodiff.rules import vjps, vjps_norm, vjps_quantised, vjps_shape, vjps_spatial  # noqa: F401  (they fill the table)
+from gradskip_onnx.autodiff.rules.table import VJPS, Rule
+
+from .attnlrp import lrp
+from .chefer import CHEFER
+from .conservative import ATTENTION_HELD, CONSERVATIVE, GATES_HELD, MEAN_HELD, SPREAD_HELD
+
+GRADIENT: dict[str, Rule] = VJPS
+
+
+def _conserving(gamma_conv: float) -> dict[str, Rule]:
+    """CONSERVATIVE with the gamma rule at the patch embedding."""
+    return lrp(attention_held=True, halves=False, gamma_linear=0.0, gamma_conv=gamma_conv)
+
+
+RULESETS: Mapping[str, Callable[..., Mapping[str, Rule]]] = MappingProxyType(
+    {
+        "gradient": lambda: GRADIENT,
+        "conservative": lambda gamma_conv=0.0: GRADIENT | (_conserving(gamma_conv) if gamma_conv else CONSERVATIVE),
+        "ah+ln": lambda mean=0.0, gates=0.0: (
+            GRADIENT | ATTENTION_HELD | SPREAD_HELD | (MEAN_HELD if mean else {}) | (GATES_HELD if gates else {})
+        ),
+        "attnlrp": lambda gamma_linear=0.0, gamma_conv=0.0: (
+            GRADIENT | lrp(attention_held=False, halves=True, gamma_linear=gamma_linear, gamma_conv=gamma_conv)
+        ),
+        "attnlrp-vit": lambda gamma_linear=0.05, gamma_conv=0.25: (
+            GRADIENT | lrp(attention_held=True, halves=False, gamma_linear=gamma_linear, gamma_conv=gamma_conv)
+        ),
+        "pe-lrp": lambda gamma_linear=0.05, gamma_conv=100.0: (
+            GRADIENT | lrp(attention_held=True, halves=True, gamma_linear=gamma_linear, gamma_conv=gamma_conv)
+        ),
+        "chefer1": lambda: CHEFER,
+    }
+)

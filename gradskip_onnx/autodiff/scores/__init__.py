@@ -1,0 +1,1 @@
+"""What is differentiated: scores of a class, chosen inside the graph."""

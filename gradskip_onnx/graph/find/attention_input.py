@@ -1,0 +1,35 @@
+"""What an attention reads: the residual stream after the norm in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gradskip_onnx.graph.index import Index
+from gradskip_onnx.types import TensorFact
+
+# A norm, in one operator or written out, moves no token and multiplies with no matrix.
+NORM_OPERATORS = frozenset(
+    {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "BatchNormalization"}
+    | {"ReduceMean", "Sub", "Pow", "Mul", "Add", "Sqrt", "Reciprocal", "Div", "Cast", "Identity"}
+    | {"QuantizeLinear", "DequantizeLinear"}
+)
+
+
+def find_normed(lookup: Index, stream: str, query: str, facts: Mapping[str, TensorFact]) -> str:
+    """The last tensor that everything on the way from `stream` to `query` passes through, reached by a norm alone.
+
+    Post-norm blocks read the stream as it is: the answer is `stream`.
+    """
+    way = lookup.between(stream, query)
+    found, open_ends = stream, {stream}
+    for at, node in enumerate(way):
+        if node.op not in NORM_OPERATORS:
+            break
+        open_ends |= {tensor.name for tensor in node.outputs}
+        later = {tensor.name for rest in way[at + 1 :] for tensor in rest.inputs}
+        open_ends &= later | {query}
+        if len(open_ends) == 1:
+            (name,) = open_ends
+            if facts[name] == facts[stream]:  # no integers of a quantised file, no other layout
+                found = name
+    return found

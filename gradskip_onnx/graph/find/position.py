@@ -1,0 +1,56 @@
+"""Where the positional embedding is added to the tokens in front of the first block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.graph.index import Index
+from gradskip_onnx.graph.layouts import axes_of, token_layouts
+from gradskip_onnx.types import Block, Position, TensorFact
+
+
+def find_position(
+    lookup: Index, image: str, first: Block, facts: Mapping[str, TensorFact], shapes: Mapping[str, tuple[int, ...]]
+) -> Position | None:
+    """The last addition before the first block of something that is the same for every image and not for every token.
+
+    A bias is the same for every token. Models without such an addition (SegFormer, Swin) have no position to find.
+    """
+    for node in reversed(lookup.between(image, first.tokens_in)):
+        varying = [tensor for tensor in node.inputs if tensor.name in lookup.activations]
+        if node.op != "Add" or len(varying) != 1:
+            continue
+        (fixed,) = [tensor for tensor in node.inputs if tensor is not varying[0]]
+        out = node.outputs[0].name
+        for layout, special in _readings(out, first, facts, shapes):
+            if _tokens(fixed, facts, layout) > 1:
+                return Position(varying[0].name, out, layout, special)
+    return None
+
+
+def _readings(
+    name: str, first: Block, facts: Mapping[str, TensorFact], shapes: Mapping[str, tuple[int, ...]]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Layouts in which a tensor holds the patches of the first block, with all its special tokens or fewer.
+
+    Tokens that join later are appended to those in front; where special tokens stand elsewhere, all or none are there.
+    """
+    in_front = first.special == tuple(range(len(first.special)))
+    batch = shapes[first.tokens_in][axes_of(first.tokens_layout).index("b")] if "b" in first.tokens_layout else 1
+    for extra in range(len(first.special), -1, -1):
+        special = first.special if extra == len(first.special) else tuple(range(extra))
+        if in_front or extra in (0, len(first.special)):
+            count = prod(first.grid) + extra
+            layouts = token_layouts(facts[name].dims, shapes[name], batch, count, padded=False)
+            yield from ((layout, special) for layout in layouts)
+
+
+def _tokens(fixed: Any, facts: Mapping[str, TensorFact], layout: str) -> int:
+    """How many different tokens the addend tells apart; it lies against the last axes of the layout."""
+    dims = tuple(fixed.shape) if isinstance(fixed, gs.Constant) else facts[fixed.name].dims
+    letters = axes_of(layout)[-len(dims) :] if dims else []
+    return prod(size or 1 for letter, size in zip(letters, dims, strict=False) if letter in "nyx")

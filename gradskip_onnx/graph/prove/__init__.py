@@ -1,0 +1,1 @@
+"""Numerical witnesses: dry runs, probes and what each of them proves."""

@@ -1,0 +1,87 @@
+"""Numerical witnesses, on the values of one run, for what the patterns claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.graph.find.patterns import Attention, Residual
+from gradskip_onnx.types import Array, Proof
+
+# Largest relative difference that rounding explains, by element type.
+ROUNDING = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2}
+GRID_STEP = 1 / 127  # of an 8-bit grid, relative to the largest value on it
+
+Product = Callable[[Array, Array, Mapping[str, Any]], Array]
+PRODUCT_TWINS: dict[str, Product] = {
+    "MatMul": lambda a, b, _: np.matmul(a, b),
+    "Einsum": lambda a, b, attrs: np.einsum(attrs["equation"].replace(" ", ""), a, b),
+    "Gemm": lambda a, b, attrs: (
+        attrs.get("alpha", 1.0)
+        * np.matmul(a.T if attrs.get("transA") else a, b.T if attrs.get("transB") else b)
+    ),
+}  # fmt: skip
+
+
+def rounding(dtype: np.dtype[Any]) -> float:
+    """The bound for values of this element type."""
+    return ROUNDING.get(dtype.name, ROUNDING["float16"])
+
+
+def difference(seen: Array, expected: Array) -> float:
+    """Largest difference, relative to the largest value expected."""
+    if seen.shape != expected.shape:
+        return float("inf")
+    wide = expected.astype(np.float64)
+    scale = float(np.abs(wide).max(initial=0.0)) or 1.0
+    gap = float(np.abs(seen - wide).max(initial=0.0)) / scale
+    return gap if np.isfinite(gap) else float("inf")
+
+
+def prove_attention(match: Attention, product: Any, values: Mapping[str, Array]) -> list[Proof]:
+    """Rows are distributions, and it is they that mix the values."""
+    attention, operand, value = values[match.attention], values[match.operand], values[match.value]
+    bound = rounding(attention.dtype)
+    pair = (operand, value) if match.attention_first else (value, operand)
+    wide = np.result_type(np.float32, *pair)
+    mixed = PRODUCT_TWINS[product.op](pair[0].astype(wide), pair[1].astype(wide), product.attrs)
+    same = 0.0 if match.operand == match.attention else _same_entries(operand, attention)
+    rows = attention.astype(np.float64).sum(axis=-1)
+    return [
+        Proof("rows of the attention sum to 1", match.attention, difference(rows, np.ones_like(rows)), bound),
+        Proof("attention reaches the values unchanged", match.operand, same, GRID_STEP if match.quantised else bound),
+        Proof("attention times values is the context", match.context, difference(values[match.context], mixed), bound),
+    ]
+
+
+def _same_entries(one: Array, other: Array) -> float:
+    """Whether two tensors hold the same numbers in whatever order."""
+    return difference(np.sort(one, axis=None), np.sort(other, axis=None)) if one.size == other.size else float("inf")
+
+
+def prove_stream(adds: Sequence[Residual], values: Mapping[str, Array]) -> list[Proof]:
+    """Each add keeps the stream: what leaves, minus the branch, is what came in."""
+    return [
+        Proof(
+            "output minus branch is the residual input",
+            add.out,
+            difference(values[add.out] - values[add.branch].astype(np.float64), values[add.operand]),
+            rounding(values[add.out].dtype),
+        )
+        for add in adds
+    ]
+
+
+def require(proofs: Sequence[Proof]) -> tuple[Proof, ...]:
+    """All of them, or a refusal that names the first claim that does not hold."""
+    for proof in proofs:
+        if not proof.holds:
+            raise UnsupportedModelError(
+                "proof-failed",
+                f"at {proof.where!r} it does not hold that {proof.claim}: measured {proof.measured:.3g}, "
+                f"allowed {proof.bound:.3g}; a map of this file could be wrong, so none is made",
+            )
+    return tuple(proofs)

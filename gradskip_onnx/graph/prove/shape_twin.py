@@ -1,0 +1,67 @@
+"""A model of the same shapes that computes next to nothing: every product sums over one element.
+
+Its values are worth nothing, the shapes of its tensors are those of the model: a product has the same shape however
+long the axis is that it sums over. Whoever uses it compares its shapes with those of a run of the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from .partial_model import PartialModel
+
+THIN = "gradskip/thin/"
+STANDARD = ("", "ai.onnx")
+NUMBERS = {f"{THIN}{number}": np.array([number], np.int64) for number in range(8)}  # starts, ends and axes of slices
+
+# By operator: along which axes its two operands are summed over, from the ranks of both and the attributes.
+Axes = Callable[[int, int, Mapping[str, Any]], tuple[int, int] | None]
+SUMMED: dict[str, Axes] = {
+    "MatMul": lambda a, b, _: (a - 1, max(b - 2, 0)),
+    "Gemm": lambda _a, _b, attrs: (0 if attrs.get("transA") else 1, 1 if attrs.get("transB") else 0),
+    "Conv": lambda _a, _b, attrs: (1, 1) if attrs.get("group", 1) == 1 else None,
+}  # fmt: skip
+
+
+def shape_twin(
+    whole: PartialModel, shapes: Mapping[str, tuple[int, ...]], activations: Collection[str]
+) -> PartialModel:
+    """A model whose products sum over one element; what follows from no activation is computed as before."""
+    nodes: list[onnx.NodeProto] = []
+    stored = dict(whole.stored) | {name: onnx.numpy_helper.from_array(v, name) for name, v in NUMBERS.items()}
+    ranks = {name: len(tensor.dims) for name, tensor in whole.stored.items()}
+    ranks |= {name: len(shape) for name, shape in shapes.items()}
+    for node in whole.nodes:
+        axes = _axes(node, ranks) if node.output[0] in activations else None
+        if axes is not None:
+            given, node = node, onnx.NodeProto()
+            node.CopyFrom(given)
+            for place, axis in enumerate(axes):
+                name, short = given.input[place], f"{THIN}{given.output[0]}/{place}"
+                node.input[place] = short
+                if name in whole.weights:
+                    stored[short] = _narrow(whole.stored[name], short, axis)
+                else:
+                    bounds = [f"{THIN}0", f"{THIN}1", f"{THIN}{axis}"]
+                    nodes.append(onnx.helper.make_node("Slice", [name, *bounds], [short]))
+        nodes.append(node)
+    return replace(whole, nodes=nodes, stored=stored)
+
+
+def _axes(node: onnx.NodeProto, ranks: Mapping[str, int]) -> tuple[int, int] | None:
+    if node.op_type not in SUMMED or node.domain not in STANDARD or not ranks.keys() >= set(node.input[:2]):
+        return None
+    attrs = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
+    return SUMMED[node.op_type](ranks[node.input[0]], ranks[node.input[1]], attrs)
+
+
+def _narrow(weight: onnx.TensorProto, name: str, axis: int) -> onnx.TensorProto:
+    """A weight of which nothing but the shape matters."""
+    dims = [1 if place == axis else size for place, size in enumerate(weight.dims)]
+    kind = onnx.helper.tensor_dtype_to_np_dtype(weight.data_type)
+    return onnx.numpy_helper.from_array(np.zeros(dims, kind), name)

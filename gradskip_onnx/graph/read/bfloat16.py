@@ -1,0 +1,35 @@
+"""Files that compute in bfloat16: ONNX Runtime's CPU has no kernels for it; those that only store weights in it run."""
+
+from __future__ import annotations
+
+import onnx
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.graph.prove.partial_model import PartialModel
+
+BFLOAT16 = onnx.TensorProto.BFLOAT16
+MOVERS = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather", "Split"})
+ADVICE = "convert the file to float32 or float16, or keep only its weights in bfloat16"
+
+
+def refusal(where: str, op: str) -> UnsupportedModelError:
+    """The refusal that names what computes in bfloat16."""
+    return UnsupportedModelError(
+        "no-kernel",
+        f"node {where!r} ({op}) computes in bfloat16, which ONNX Runtime's CPU cannot; {ADVICE}",
+    )
+
+
+def first_product(model: PartialModel) -> onnx.NodeProto | None:
+    """The first node that computes with bfloat16 numbers; casts from and to it, and what moves them, do not."""
+    narrow = {name for name, tensor in model.stored.items() if tensor.data_type == BFLOAT16}
+    narrow |= {name for name, info in model.inputs.items() if info.type.tensor_type.elem_type == BFLOAT16}
+    for node in model.nodes:
+        to = next((entry.i for entry in node.attribute if entry.name == "to"), None)
+        if to is None and not narrow.isdisjoint(node.input):
+            if node.op_type not in MOVERS:
+                return node
+            narrow.update(node.output)
+        elif to == BFLOAT16:
+            narrow.update(node.output)
+    return None

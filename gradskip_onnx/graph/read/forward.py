@@ -1,0 +1,110 @@
+"""The forward graph in the form every later stage reads: sorted, pruned, constants as constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.inliner
+import onnx_graphsurgeon as gs
+from onnx_graphsurgeon.ir.tensor import LazyValues
+from onnx_graphsurgeon.logger import G_LOGGER
+
+from gradskip_onnx.errors import ModelError, UnsupportedModelError
+from gradskip_onnx.model_file.mapped_weights import WeightLocation, weight_location
+from gradskip_onnx.types import Array
+
+# Files with bfloat16 weights would print a warning for each; types are seen in the dry run instead.
+G_LOGGER.severity = G_LOGGER.ERROR
+
+
+class InFile(LazyValues):  # type: ignore[misc]
+    """Values that are read where they lie; graphsurgeon's own would look for the file in the working directory."""
+
+    def __init__(self, tensor: onnx.TensorProto, place: WeightLocation, folder: Path | None) -> None:
+        super().__init__(tensor)
+        self.place, self.folder = place, folder
+
+    def load(self) -> Array:
+        return self.place.array(self.folder)
+
+
+def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, folder: Path | None = None) -> gs.Graph:
+    """A private graph of `model`, reduced to what its outputs (or the ones named) follow from."""
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    try:
+        graph = gs.import_onnx(model)
+    except (ValueError, KeyError, IndexError, gs.OnnxGraphSurgeonException) as failure:
+        raise ModelError(f"the graph cannot be read: {str(failure).strip().splitlines()[0]}") from failure
+    for tensor in graph.tensors().values():
+        if isinstance(tensor, gs.Constant) and type(tensor._values) is LazyValues:
+            proto = tensor._values.tensor
+            place = weight_location(proto)
+            tensor._values = tensor._values if place is None else InFile(proto, place, folder)
+    if outputs is not None:
+        graph.outputs = [tensor for tensor in graph.outputs if tensor.name in outputs]
+    absorb_constants(graph)
+    graph.cleanup(remove_unused_graph_inputs=True).toposort()
+    unnamed = (node for node in graph.nodes if not node.name)
+    for number, node in enumerate(unnamed):
+        node.name = f"gradskip/{node.op}_{number}"  # messages must be able to point at every node
+    if not graph.inputs:
+        raise UnsupportedModelError("no-image-input", "the outputs of the graph depend on none of its inputs")
+    return graph
+
+
+def absorb_constants(graph: gs.Graph) -> None:
+    """Turn Constant nodes into stored tensors, so that `gs.Constant` is the only form a constant has."""
+    for node in graph.nodes:
+        if node.op == "Constant":
+            tensor = node.outputs[0]
+            node.outputs.clear()
+            tensor.to_constant(_stored_value(node))
+
+
+def _stored_value(node: gs.Node) -> Array:
+    ((key, value),) = node.attrs.items()
+    if key == "value":
+        return np.asarray(value.values)
+    kinds = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+    if key not in kinds:
+        raise UnsupportedModelError(
+            "constant-kind", f"node {node.name!r} (Constant) stores {key}; tensors are expected"
+        )
+    return np.asarray(value, dtype=kinds[key])
+
+
+def share_copies(graph: gs.Graph) -> gs.Graph:
+    """Let all readers of a quantised tensor read one dequantised copy of it.
+
+    Quantisers write a copy for each reader; the residual stream would fall apart into copies, each with only a part
+    of the gradient.
+    """
+    first: dict[tuple[Any, ...], Any] = {}
+    kept = {tensor.name for tensor in graph.outputs}
+    for node in graph.nodes:
+        if node.op == "DequantizeLinear":
+            key = (*(tensor.name for tensor in node.inputs), repr(sorted(node.attrs.items())))
+            copy, shared = node.outputs[0], first.setdefault(key, node.outputs[0])
+            if copy is not shared and copy.name not in kept:
+                for reader in list(copy.outputs):
+                    reader.inputs = [shared if tensor is copy else tensor for tensor in reader.inputs]
+                node.outputs.clear()
+    return graph.cleanup().toposort()
+
+
+def fold(graph: gs.Graph, known: Mapping[str, Array]) -> gs.Graph:
+    """Replace tensors whose value is known by that value and drop what computed them."""
+    outputs = {tensor.name for tensor in graph.outputs}
+    for node in graph.nodes:
+        names = [tensor.name for tensor in node.outputs]
+        if names and all(name in known and name not in outputs for name in names):
+            tensors = list(node.outputs)
+            node.outputs.clear()
+            for tensor in tensors:
+                tensor.to_constant(known[tensor.name])
+    return graph.cleanup().toposort()

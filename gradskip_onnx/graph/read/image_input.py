@@ -1,0 +1,67 @@
+"""Which input of the graph takes the picture, in which layout and size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.types import Array
+
+from .bfloat16 import BFLOAT16, refusal
+
+CHANNELS = (3, 1, 4)
+USUAL_SIDES = (224, 256, 384, 512, 518, 448, 336, 192, 160, 128, 96, 64, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInput:
+    """A rank-4 graph input; `sizes` lists the heights and widths to try, one entry where the file fixes them."""
+
+    name: str
+    layout: Literal["bchw", "bhwc"]
+    channels: int
+    sizes: tuple[tuple[int, int], ...]
+    batch: int | None  # None: any
+    dtype: np.dtype[Any]
+
+    def dims(self, size: tuple[int, int]) -> tuple[int, ...]:
+        """The shape of one image, without the batch axis."""
+        return (self.channels, *size) if self.layout == "bchw" else (*size, self.channels)
+
+    def probe(self, size: tuple[int, int], batch: int, seed: int = 0) -> Array:
+        """Noise images of about the spread of normalised photographs."""
+        rng = np.random.default_rng(seed)
+        noise = rng.standard_normal((batch, *self.dims(size)))
+        if self.dtype.kind in "iu":
+            noise = np.clip(noise * 50 + 128, 0, 255)
+        return noise.astype(self.dtype)
+
+
+def find_image_input(graph: gs.Graph, size: tuple[int, int] | None = None) -> ImageInput:
+    """The one input that can carry a picture; `size` decides where the file leaves height and width open."""
+    listing = ", ".join(f"{t.name}: {t.dtype} {t.shape}" for t in graph.inputs)
+    square = [t for t in graph.inputs if t.shape is not None and len(t.shape) == 4]
+    for tensor in square:
+        if tensor.dtype == BFLOAT16 and tensor.outputs:
+            raise refusal(tensor.outputs[0].name, tensor.outputs[0].op)
+    images = [t for t in square if not isinstance(t.dtype, int) and np.dtype(t.dtype).kind in "fu"]  # NumPy's own types
+    if not images:
+        raise UnsupportedModelError(
+            "no-image-input",
+            f"no input takes pictures (rank 4, float or uint8); inputs are {listing}; give a vision model",
+        )
+    if len(graph.inputs) > 1:
+        raise UnsupportedModelError(
+            "several-inputs", f"one input, the picture, is expected; inputs are {listing}; cut or fix the others first"
+        )
+    tensor = images[0]
+    batch, *rest = [int(d) if isinstance(d, int | np.integer) and d > 0 else None for d in tensor.shape]
+    last = rest[0] not in CHANNELS and rest[2] in CHANNELS
+    channels, height, width = (rest[2], rest[0], rest[1]) if last else (rest[0], rest[1], rest[2])
+    wanted = [size] if size else [(side, side) for side in USUAL_SIDES]
+    sizes = tuple(dict.fromkeys((height or h, width or w) for h, w in wanted))
+    return ImageInput(tensor.name, "bhwc" if last else "bchw", channels or 3, sizes, batch, np.dtype(tensor.dtype))

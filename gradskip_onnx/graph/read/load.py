@@ -1,0 +1,95 @@
+"""From a file or bytes to a `Source`; weights stay in their files and are hashed there, only small ones are loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path, PurePosixPath
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx.external_data_helper import load_external_data_for_tensor
+
+from gradskip_onnx.errors import ModelError
+from gradskip_onnx.model_file.opening import ModelFile, open_model_file
+from gradskip_onnx.types import Source
+
+from .upgrade import too_old, upgrade
+from .weightless_parse import skeleton
+
+SMALL = 4096  # elements: shapes, axes and scales, which shape inference must be able to read
+
+
+def load(model: str | os.PathLike[str] | bytes | ModelFile) -> Source:
+    """Read a model; weights stay where they are."""
+    file = model if isinstance(model, ModelFile) else open_model_file(model)
+    name, folder = file.name, file.folder
+    proto = _parse(file, light=True)
+    others = tuple(path for path in _external_files(proto, folder, name) if path != file.path)
+    _fetch_small(proto, folder)
+    newer = None
+    if too_old(proto):  # what converts it must see the weights
+        proto = _parse(file, light=False)
+        newer = upgrade(proto, name)
+    model = newer or proto
+    opset = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
+    return Source(name, file.sha256(others), opset, model, folder, None if newer is None else proto, others)
+
+
+def _parse(file: ModelFile, *, light: bool) -> onnx.ModelProto:
+    """The model; a light one does not hold its large weights but says where they lie, if they have a file."""
+    proto, name = onnx.ModelProto(), file.name
+    thin = skeleton(file.data, file.path.name) if light and file.path else None
+    data = file.data.tobytes() if thin is None else thin
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as broken:
+        raise ModelError(f"{name} is not an ONNX file, or it is cut short ({len(data)} bytes): {broken}") from broken
+    if not proto.graph.node or not proto.opset_import:
+        raise ModelError(f"{name} holds no ONNX graph ({len(data)} bytes); is it really an ONNX file?")
+    return proto
+
+
+def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Every stored tensor of a graph and of the graphs inside its nodes."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+            for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from tensors_of(inner)
+
+
+def _external_files(proto: onnx.ModelProto, folder: Path | None, name: str) -> list[Path]:
+    """The weight files beside the model; a location outside its folder is refused, the file is untrusted."""
+    locations: dict[str, str] = {}
+    for tensor in tensors_of(proto.graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            entry = {item.key: item.value for item in tensor.external_data}
+            locations.setdefault(entry.get("location", ""), tensor.name)
+    found = []
+    for location, tensor_name in sorted(locations.items()):
+        relative = PurePosixPath(location)
+        if not location or relative.is_absolute() or ".." in relative.parts:
+            raise ModelError(
+                f"{name}: tensor {tensor_name!r} points outside the model's folder ({location!r}); refused"
+            )
+        if folder is None:
+            raise ModelError(f"{name}: weights are in a separate file ({location}); load the model by its path instead")
+        path = folder / relative
+        if not path.is_file():
+            raise ModelError(f"{name}: weight file {location} is missing; it must lie beside the model")
+        found.append(path)
+    return found
+
+
+def _fetch_small(proto: onnx.ModelProto, folder: Path | None) -> None:
+    """Bring small external tensors into the model; some tools move even shapes out, where nothing can read them."""
+    for tensor in tensors_of(proto.graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL and prod(tensor.dims) <= SMALL:
+            load_external_data_for_tensor(tensor, str(folder))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]

@@ -1,0 +1,54 @@
+"""Files older than the oldest opset the rules speak are converted first, and the conversion is proven on a probe."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import version_converter
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.graph.prove.proofs import difference, rounding
+from gradskip_onnx.runtime.session import open_session
+from gradskip_onnx.types import Proof, Source
+
+from .image_input import ImageInput
+
+OLDEST_OPSET = 13  # Squeeze, ReduceSum and Softmax changed their meaning at 13; the rules speak the new one
+ALIASES = ("", "ai.onnx")
+
+
+def too_old(model: onnx.ModelProto) -> bool:
+    """Whether a model must be converted."""
+    return _version(model) < OLDEST_OPSET
+
+
+def upgrade(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """An older model at the oldest opset that is spoken."""
+    version = _version(model)
+    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
+        raise _too_old(name, version, "its weights are in a separate file")
+    try:
+        return version_converter.convert_version(model, OLDEST_OPSET)
+    except (RuntimeError, ValueError) as failure:  # what onnx's C++ converter raises
+        raise _too_old(name, version, str(failure).strip().splitlines()[0][:120]) from failure
+
+
+def _version(model: onnx.ModelProto) -> int:
+    return next((entry.version for entry in model.opset_import if entry.domain in ALIASES), 0)
+
+
+def _too_old(name: str, version: int, reason: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        "opset-too-old",
+        f"{name} uses opset {version} and cannot be converted to {OLDEST_OPSET} ({reason}); export it again",
+    )
+
+
+def prove_upgrade(source: Source, image: ImageInput, size: tuple[int, int]) -> list[Proof]:
+    """The converted file against the one that was given."""
+    if source.given is None:
+        return []
+    feeds = {image.name: image.probe(size, image.batch or 1)}
+    names = [output.name for output in source.given.graph.output]
+    before, after = (open_session(m, source.folder, "cpu").run(names, feeds) for m in (source.given, source.model))
+    claim = "a converted file gives what the given one gave"
+    return [Proof(claim, name, difference(after[name], before[name]), rounding(before[name].dtype)) for name in names]

@@ -1,0 +1,124 @@
+"""A model file without its large weights: each is said to lie in the file itself, at the place where it does.
+
+Parsing a file copies every weight in it. The wire format of protocol buffers says how long each field is, so weights
+can be stepped over: a field starts with its number and kind, and one of kind 2 goes on with its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+
+from gradskip_onnx.model_file.mapped_weights import KINDS, LARGE
+from gradskip_onnx.types import Array
+
+MODEL_GRAPH, GRAPH_INITIALIZER, TENSOR_RAW = 7, 5, 9  # field numbers in onnx.proto
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+LONGEST = 10  # bytes of a varint
+
+
+class Field(NamedTuple):
+    """One field of a message: the whole of it from `start` to `stop`, what it holds from `value`."""
+
+    number: int
+    kind: int
+    start: int
+    value: int
+    stop: int
+
+
+class MalformedError(ValueError):
+    """Not the wire format; the parser of protobuf will say it better."""
+
+
+def skeleton(data: Array, location: str) -> bytes | None:
+    """The model in `data`, (size,) uint8, as bytes to parse; None where no weight is large enough to be left out."""
+    try:
+        fields = list(_fields(data, 0, len(data)))
+        graphs = [field for field in fields if (field.number, field.kind) == (MODEL_GRAPH, BYTES)]
+        if len(graphs) != 1:
+            return None
+        graph = _without_weights(data, graphs[0], location)
+    except MalformedError:
+        return None
+    if graph is None:
+        return None
+    rest = b"".join(data[field.start : field.stop].tobytes() for field in fields if field is not graphs[0])
+    return rest + _written(MODEL_GRAPH, graph)
+
+
+def _without_weights(data: Array, graph: Field, location: str) -> bytes | None:
+    parts, found = [], False
+    for field in _fields(data, graph.value, graph.stop):
+        light = _light(data, field, location) if (field.number, field.kind) == (GRAPH_INITIALIZER, BYTES) else None
+        parts.append(data[field.start : field.stop].tobytes() if light is None else _written(GRAPH_INITIALIZER, light))
+        found |= light is not None
+    return b"".join(parts) if found else None
+
+
+def _light(data: Array, tensor: Field, location: str) -> bytes | None:
+    """A stored tensor that points at its bytes; None if it is small, or not what it should be."""
+    if tensor.stop - tensor.value <= LARGE:
+        return None
+    fields = list(_fields(data, tensor.value, tensor.stop))
+    raw = [field for field in fields if (field.number, field.kind) == (TENSOR_RAW, BYTES)]
+    if len(raw) != 1 or raw[0].stop - raw[0].value <= LARGE:
+        return None
+    proto = onnx.TensorProto()
+    try:
+        proto.ParseFromString(b"".join(data[f.start : f.stop].tobytes() for f in fields if f is not raw[0]))
+    except DecodeError as broken:
+        raise MalformedError from broken
+    offset, length = raw[0].value, raw[0].stop - raw[0].value
+    kind = KINDS.get(proto.data_type)
+    whole = kind is not None and prod(proto.dims) * np.dtype(kind).itemsize == length
+    if not whole or proto.external_data or proto.data_location:
+        return None
+    proto.data_location = onnx.TensorProto.EXTERNAL
+    entries = {"location": location, "offset": str(offset), "length": str(length)}
+    proto.external_data.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in entries.items())
+    return bytes(proto.SerializeToString())
+
+
+def _fields(data: Array, at: int, stop: int) -> Iterator[Field]:
+    """The fields of the message in data[at:stop]."""
+    while at < stop:
+        start = at
+        tag, at = _varint(data, at, stop)
+        kind, value = tag & 7, at
+        if kind == VARINT:
+            at = _varint(data, at, stop)[1]
+        elif kind == BYTES:
+            length, value = _varint(data, at, stop)
+            at = value + length
+        elif kind in (FIXED64, FIXED32):
+            at += 8 if kind == FIXED64 else 4
+        else:
+            raise MalformedError
+        if at > stop:
+            raise MalformedError
+        yield Field(tag >> 3, kind, start, value, at)
+
+
+def _varint(data: Array, at: int, stop: int) -> tuple[int, int]:
+    """A number in groups of seven bits, the lowest first, and where the next byte is."""
+    number = 0
+    for place, byte in enumerate(data[at : min(at + LONGEST, stop)].tobytes()):
+        number |= (byte & 127) << (7 * place)
+        if byte < 128:
+            return number, at + place + 1
+    raise MalformedError
+
+
+def _written(number: int, value: bytes) -> bytes:
+    """A field of bytes."""
+    head, length = bytearray([number << 3 | BYTES]), len(value)
+    while length > 127:
+        head.append(length & 127 | 128)
+        length >>= 7
+    return bytes([*head, length]) + value

@@ -1,0 +1,113 @@
+"""Rewrites fused operators by the table and keeps the originals as witnesses, so that each rewrite can be proven."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.graph.prove.partial_model import PartialModel, partial_model
+from gradskip_onnx.graph.prove.proofs import difference, rounding
+from gradskip_onnx.graph.read.image_input import ImageInput
+from gradskip_onnx.types import Array, Proof, TensorFact
+
+from . import lowerings_quantised  # noqa: F401  (adds its rows)
+from .lowerings import LOWERINGS
+from .write import Write
+
+STANDARD = ("", "ai.onnx")
+WITNESS = "gradskip/witness/"
+HARDWARE = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
+GRID_STEPS = 1.01  # integer kernels and float ones may round to neighbouring steps of the output's grid
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """A graph of plain operators, and the tensors that were made by other operators before."""
+
+    graph: gs.Graph
+    witnesses: Mapping[str, gs.Node]  # tensor -> the fused node that made it
+
+
+def needs_lowering(graph: gs.Graph) -> bool:
+    return any(_key(node) in LOWERINGS for node in graph.nodes)
+
+
+def refuse_hardware(graph: gs.Graph) -> None:
+    """Files that were optimised for one machine hold operators no other machine has."""
+    for node in graph.nodes:
+        if node.domain in HARDWARE:
+            raise UnsupportedModelError(
+                "hardware-specific",
+                f"{node.op} of domain {node.domain} at node {node.name!r} is bound to the machine the file was "
+                "optimised on; take the file from before that, or optimise it at level extended",
+            )
+
+
+def lower(graph: gs.Graph, facts: Mapping[str, TensorFact], opset: int) -> Lowered:
+    """A copy of `graph` with every operator in the table rewritten."""
+    graph = graph.copy()
+    witnesses: dict[str, gs.Node] = {}
+    for node in [node for node in graph.nodes if _key(node) in LOWERINGS]:
+        made = LOWERINGS[_key(node)](Write(graph, f"gradskip/{node.name}", facts, opset), node)
+        targets = list(node.outputs)
+        node.outputs.clear()
+        for position, tensor in enumerate(targets):
+            new = made[position] if position < len(made) else None
+            if new is None:
+                if tensor.name and tensor.outputs:
+                    raise UnsupportedModelError(
+                        "fused-form",
+                        f"{node.op} at node {node.name!r}: output {position} is read, and no rule gives it",
+                    )
+                continue
+            if tensor.name:
+                maker = new.inputs[0]
+                maker.outputs[maker.outputs.index(new)] = tensor
+                for reader in list(new.outputs):
+                    reader.inputs = [tensor if entry is new else entry for entry in reader.inputs]
+                witnesses[tensor.name] = node
+    graph.cleanup().toposort()
+    return Lowered(graph, witnesses)
+
+
+def _key(node: gs.Node) -> tuple[str, str]:
+    return ("" if node.domain in (None, *STANDARD) else node.domain), node.op
+
+
+def prove_lowering(original: PartialModel, lowered: Lowered, image: ImageInput, size: tuple[int, int]) -> list[Proof]:
+    """Each fused node against what replaced it, both on the inputs the rewritten graph gives them."""
+    if not lowered.witnesses:
+        return []
+    plain = partial_model(lowered.graph, original.folder, original.weights)
+    replaced = {node.name for node in lowered.witnesses.values()}
+    pairs: dict[str, str] = {}
+    witnesses = []
+    for node in original.nodes:
+        if node.name in replaced:
+            pairs |= {name: WITNESS + name for name in node.output if name in lowered.witnesses}
+            witness = onnx.NodeProto()
+            witness.CopyFrom(node)
+            witness.output[:] = [name and WITNESS + name for name in node.output]
+            witnesses.append(witness)
+    both = replace(
+        original,
+        nodes=[*plain.nodes, *witnesses],
+        stored={**original.stored, **plain.stored},
+        weights={**original.weights, **plain.weights},
+    )
+    names = [name for pair in pairs.items() for name in pair]
+    seen = both.open(names).run(names, {image.name: image.probe(size, image.batch or 1)})
+    return [_compare(name, seen[name], seen[other]) for name, other in pairs.items()]
+
+
+def _compare(name: str, plain: Array, fused: Array) -> Proof:
+    claim = "a rewritten operator gives what the fused one gave"
+    if plain.dtype.kind in "iu":  # on an integer grid the unit is one step
+        steps = np.abs(plain.astype(np.int64) - fused.astype(np.int64)).max(initial=0)
+        return Proof(claim, name, float(steps), GRID_STEPS)
+    return Proof(claim, name, difference(plain, fused.astype(np.float64)), rounding(plain.dtype))

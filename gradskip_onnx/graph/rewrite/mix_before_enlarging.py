@@ -1,0 +1,120 @@
+"""Maps that can change places: channels are mixed before an image is enlarged, where there are fewer pixels to mix.
+
+A convolution with kernel 1 x 1 treats every pixel alike and enlarging treats every channel alike, so
+W [up(x_1); ..; up(x_k)] + b = up(W_1 x_1) + .. + up(W_k x_k) + b, W_i being the columns of W that meet x_i. Decoders
+that enlarge the maps of all stages to the finest one and fuse them do most of their work there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.types import TensorFact
+
+OPERATORS = ("Conv", "Concat", "Resize", "Add")  # whose meaning must be the usual one
+PREFIX = "gradskip/early"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One input of the concatenation: what is convolved, and the node that enlarges it, if one does."""
+
+    tensor: Any
+    enlarged_by: Any | None
+
+
+def mix_before_enlarging(
+    graph: gs.Graph, shown: Iterable[str], facts: Mapping[str, TensorFact]
+) -> dict[str, TensorFact]:
+    """Move convolutions in front of the enlargements they follow (in place); the facts as they are then."""
+    keep, written = set(shown), dict(facts)
+    for node in [node for node in graph.nodes if _mixes_channels(node)]:
+        joined = node.inputs[0].inputs[0] if node.inputs[0].inputs else None
+        if joined is None or joined.op != "Concat" or not _private(joined.outputs[0], node, keep):
+            continue
+        parts = [_part(tensor, joined, keep, facts) for tensor in joined.inputs]
+        channels = [_size(part.tensor, 1, facts) for part in parts]
+        plain = [part for part in parts if part.enlarged_by is None]
+        mixed = node.inputs[1].shape[0]
+        if joined.attrs["axis"] == 1 and len(plain) == 1 and len(parts) > 1 and set(channels) == {mixed}:
+            _rewrite(graph, node, parts, channels, written)
+    graph.cleanup().toposort()
+    return written
+
+
+def _mixes_channels(node: Any) -> bool:
+    """A convolution of single pixels, with stored weights."""
+    if node.op != "Conv" or not isinstance(node.inputs[1], gs.Constant) or node.attrs.get("group", 1) != 1:
+        return False
+    moves = any(node.attrs.get("pads", [])) or node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+    strides = any(stride != 1 for stride in node.attrs.get("strides", []))
+    return tuple(node.inputs[1].shape[2:]) == (1, 1) and not moves and not strides
+
+
+def _part(tensor: Any, joined: Any, keep: set[str], facts: Mapping[str, TensorFact]) -> _Part:
+    node = tensor.inputs[0] if tensor.inputs else None
+    if node is None or node.op != "Resize" or not _private(tensor, joined, keep):
+        return _Part(tensor, None)
+    before, after = (facts.get(each.name) for each in (node.inputs[0], tensor))
+    if before is None or after is None or None in (*before.dims[2:], *after.dims[2:]):
+        return _Part(tensor, None)
+    if before.dims == after.dims:  # ONNX Runtime copies then, whatever the scales say
+        return _Part(node.inputs[0], None)
+    cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    grows = prod(_known(before)) < prod(_known(after)) and before.dims[:2] == after.dims[:2]
+    return _Part(node.inputs[0], node) if grows and not cropped else _Part(tensor, None)
+
+
+def _known(fact: TensorFact) -> list[int]:
+    return [size for size in fact.dims[2:] if size is not None]
+
+
+def _private(tensor: Any, reader: Any, keep: set[str]) -> bool:
+    return tensor.name not in keep and all(node is reader for node in tensor.outputs)
+
+
+def _size(tensor: Any, axis: int, facts: Mapping[str, TensorFact]) -> int | None:
+    return facts[tensor.name].dims[axis] if tensor.name in facts else None
+
+
+def _rewrite(
+    graph: gs.Graph, node: Any, parts: Sequence[_Part], channels: Sequence[Any], written: dict[str, TensorFact]
+) -> None:
+    """The sum of the parts' own convolutions in place of `node`; the one that is not enlarged carries the bias."""
+    kernel, bias, output = node.inputs[1], list(node.inputs[2:]), node.outputs[0]
+    whole, attrs = written[output.name], dict(node.attrs)
+    node.outputs.clear()
+
+    def write(op: str, inputs: list[Any], name: str, fact: TensorFact, **more: Any) -> Any:
+        made = gs.Variable(f"{PREFIX}/{node.name}/{name}", fact.dtype)
+        written[made.name] = fact
+        graph.nodes.append(gs.Node(op, f"{made.name}/node", more, inputs, [made]))
+        return made
+
+    def bounds(*numbers: int) -> list[Any]:
+        names = [f"{PREFIX}/{node.name}/bound{number}" for number in numbers]
+        return [gs.Constant(name, np.array([number])) for name, number in zip(names, numbers, strict=True)]
+
+    enlarged, plain = [], None
+    for number, (part, stop, width) in enumerate(zip(parts, accumulate(channels), channels, strict=True)):
+        columns = TensorFact((kernel.shape[0], width, 1, 1), whole.dtype)
+        weights = write("Slice", [kernel, *bounds(stop - width, stop, 1)], f"weights{number}", columns)
+        fact = TensorFact((*whole.dims[:2], *written[part.tensor.name].dims[2:]), whole.dtype)
+        own = [] if part.enlarged_by is not None else bias
+        mixed = write("Conv", [part.tensor, weights, *own], f"mixed{number}", fact, **attrs)
+        if part.enlarged_by is None:
+            plain = mixed
+        else:
+            how = part.enlarged_by
+            enlarged.append(write("Resize", [mixed, *how.inputs[1:]], f"enlarged{number}", whole, **how.attrs))
+    total = enlarged[0]
+    for number, more in enumerate(enlarged[1:]):
+        total = write("Add", [total, more], f"sum{number}", whole)
+    graph.nodes.append(gs.Node("Add", f"{PREFIX}/{node.name}/sum", {}, [plain, total], [output]))

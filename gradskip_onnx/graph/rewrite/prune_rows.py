@@ -1,0 +1,310 @@
+"""Rows that nothing reads are not computed: a selection of rows is moved up through operators that work row by row.
+
+A head that reads the class token alone leaves the other rows of the last block unread, from the query on. Which part
+of each tensor is wanted is asked from the outputs upwards; then operators are fed only those rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.types import Array, Dims, TensorFact
+
+Facts = Mapping[str, TensorFact]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """start, ..., stop - 1 along an axis; None in place of it means all of a tensor."""
+
+    axis: int
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+    def on(self, axis: int) -> Rows:
+        return Rows(axis, self.start, self.stop)
+
+
+Asked = list[Rows | None]  # of each input
+Refused = None
+Narrow = Callable[[Any, Rows, Facts], Asked | None]
+
+STANDARD = (None, "", "ai.onnx")
+UNARY = frozenset(
+    {"Identity", "Cast", "Erf", "Gelu", "Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}
+    | {"Softplus", "Softsign", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Swish"}
+)
+BROADCAST = frozenset({"Add", "Sub", "Mul", "Div", "Pow", "Where", "Max", "Min", "Sum"})
+NORMED = frozenset({"LayerNormalization", "RMSNormalization"})
+REDUCED = frozenset({"ReduceMean", "ReduceSum", "ReduceMax", "ReduceL2", "ReduceSumSquare"})
+
+
+def wanted(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[str, Rows | None]:
+    """The part of each tensor that the outputs follow from; tensors that they do not follow from are not in it."""
+    asked: dict[str, Rows | None] = dict.fromkeys(outputs)
+    for node in reversed(graph.nodes):
+        if any(output.name in asked for output in node.outputs):
+            for tensor, rows in zip(node.inputs, _asks(node, asked, facts), strict=True):
+                asked[tensor.name] = _both(asked[tensor.name], rows) if tensor.name in asked else rows
+            asked |= dict.fromkeys(_captured(node))
+    return asked
+
+
+def _captured(node: Any) -> set[str]:
+    """The tensors that the bodies of If, Loop and Scan take from outside, and those of their own."""
+    bodies = [value for value in node.attrs.values() if isinstance(value, gs.Graph)]
+    inner = [inside for body in bodies for inside in body.nodes]
+    return {tensor.name for each in inner for tensor in each.inputs}.union(*(_captured(each) for each in inner))
+
+
+def prune_rows(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[str, TensorFact]:
+    """Compute no rows that the outputs do not follow from (in place); the facts as they are then."""
+    asked, written = wanted(graph, outputs, facts), dict(facts)
+    kept: dict[str, Rows] = {}  # tensors of which only some rows are computed
+    cuts: dict[tuple[str, Rows], Any] = {}
+    for node in list(graph.nodes):
+        part = _part(node, asked, facts)
+        if part is None:
+            if (chosen := _selection(node, facts)) and node.inputs[0].name in kept:
+                _select_again(node, kept[node.inputs[0].name], chosen, facts)
+            continue
+        for index, rows in enumerate(_asks(node, asked, facts)):
+            if rows is not None:
+                node.inputs[index] = _cut(graph, node.inputs[index], rows, kept, written, cuts)
+        output = node.outputs[0]
+        if node.op == "Reshape":
+            node.inputs[1] = _shape(node, part, facts)
+        kept[output.name] = part
+        written[output.name] = _with(written[output.name], part)
+        output.shape = None
+    graph.toposort()
+    return written
+
+
+def _part(node: Any, asked: Mapping[str, Rows | None], facts: Facts) -> Rows | None:
+    """The rows that a node can be made to compute in place of all."""
+    if len(node.outputs) != 1 or node.outputs[0].name not in asked:
+        return None
+    rows = asked[node.outputs[0].name]
+    if rows is None or not _worth(rows, facts.get(node.outputs[0].name)):
+        return None
+    known = node.op in NARROW and node.domain in STANDARD
+    return rows if known and NARROW[node.op](node, rows, facts) is not Refused else None
+
+
+def _worth(rows: Rows, fact: TensorFact | None) -> bool:
+    size = None if fact is None else fact.dims[rows.axis]
+    return size is not None and 2 * rows.size <= size
+
+
+def _asks(node: Any, asked: Mapping[str, Rows | None], facts: Facts) -> Asked:
+    """What a node wants of each of its inputs."""
+    chosen = _selection(node, facts)
+    if chosen is not None:
+        return [chosen, *(None for _ in node.inputs[1:])]
+    part = _part(node, asked, facts)
+    found = None if part is None else NARROW[node.op](node, part, facts)
+    return [None] * len(node.inputs) if found is None else found
+
+
+def _both(one: Rows | None, other: Rows | None) -> Rows | None:
+    if one is None or other is None or one.axis != other.axis:
+        return None
+    return Rows(one.axis, min(one.start, other.start), max(one.stop, other.stop))
+
+
+def _selection(node: Any, facts: Facts) -> Rows | None:
+    """The rows that a node with fixed indices or bounds takes from an activation."""
+    if node.op not in ("Gather", "Slice") or not all(isinstance(tensor, gs.Constant) for tensor in node.inputs[1:]):
+        return None
+    fact = facts.get(node.inputs[0].name)
+    numbers = [np.asarray(tensor.values) for tensor in node.inputs[1:]]
+    if fact is None or fact.dtype.kind != "f" or any(not array.size for array in numbers):
+        return None
+    if node.op == "Slice":
+        return _slice(numbers, fact.dims)
+    axis = node.attrs.get("axis", 0) % len(fact.dims)
+    size = fact.dims[axis]
+    if size is None:
+        return None
+    places = numbers[0] % size
+    return Rows(axis, int(places.min()), int(places.max()) + 1)
+
+
+def _slice(numbers: list[Array], dims: Dims) -> Rows | None:
+    """The bounds of a Slice of one axis, row after row."""
+    if (
+        len(numbers) < 3
+        or any(array.size != 1 for array in numbers)
+        or int(numbers[3].item() if numbers[3:] else 1) != 1
+    ):
+        return None
+    axis = int(numbers[2].item()) % len(dims)
+    size = dims[axis]
+    if size is None:
+        return None
+    start, stop, _ = slice(int(numbers[0].item()), int(numbers[1].item())).indices(size)
+    return Rows(axis, start, stop) if start < stop else None
+
+
+def _select_again(node: Any, kept: Rows, chosen: Rows, facts: Facts) -> None:
+    """Count the rows of a selection from the first one that is computed."""
+    name = f"gradskip/rows/{node.name}"
+    if node.op == "Gather":
+        size = facts[node.inputs[0].name].dims[chosen.axis]
+        node.inputs[1] = gs.Constant(name, np.asarray(np.asarray(node.inputs[1].values) % size - kept.start))
+    else:
+        bounds = (chosen.start - kept.start, chosen.stop - kept.start)
+        for index, number in enumerate(bounds, 1):
+            node.inputs[index] = gs.Constant(f"{name}/{index}", np.array([number]))
+
+
+def _cut(
+    graph: gs.Graph, tensor: Any, rows: Rows, kept: Mapping[str, Rows], written: dict[str, TensorFact],
+    cuts: dict[tuple[str, Rows], Any],
+) -> Any:  # fmt: skip
+    """`rows` of a tensor, of which some may not be computed any more."""
+    first = kept[tensor.name].start if tensor.name in kept else 0
+    if tensor.name in kept and kept[tensor.name] == rows:
+        return tensor
+    if (tensor.name, rows) not in cuts:
+        name = f"gradskip/rows/{tensor.name}/{rows.axis}/{rows.start}-{rows.stop}"
+        while name in written:  # a file that was narrowed before
+            name += "+"
+        numbers = (rows.start - first, rows.stop - first, rows.axis)
+        bounds = [gs.Constant(f"{name}/{i}", np.array([number])) for i, number in enumerate(numbers)]
+        fact = written[tensor.name] if tensor.name in written else TensorFact(tuple(tensor.shape), tensor.dtype)
+        part = gs.Variable(name, fact.dtype)
+        graph.nodes.append(gs.Node("Slice", f"{name}/node", inputs=[tensor, *bounds], outputs=[part]))
+        written[name] = _with(fact, rows)
+        cuts[tensor.name, rows] = part
+    return cuts[tensor.name, rows]
+
+
+def _with(fact: TensorFact, rows: Rows) -> TensorFact:
+    return TensorFact((*fact.dims[: rows.axis], rows.size, *fact.dims[rows.axis + 1 :]), fact.dtype)
+
+
+# --- one function for each kind of operator: what it reads of its inputs for some rows of its output ------------------
+
+
+def _dims(tensor: Any, facts: Facts) -> Dims | None:
+    if isinstance(tensor, gs.Constant):
+        return tuple(tensor.shape)
+    return facts[tensor.name].dims if tensor.name in facts else None
+
+
+def unary(_node: Any, rows: Rows, _facts: Facts) -> Asked | None:
+    return [rows]
+
+
+def broadcast(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+    out = facts[node.outputs[0].name].dims
+    asked: Asked = []
+    for tensor in node.inputs:
+        dims = _dims(tensor, facts)
+        if dims is None:
+            return Refused
+        axis = rows.axis - (len(out) - len(dims))
+        asked.append(rows.on(axis) if axis >= 0 and dims[axis] == out[rows.axis] else None)
+    return asked
+
+
+def normalisation(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+    axis = node.attrs.get("axis", -1) % len(facts[node.outputs[0].name].dims)
+    return [rows, *(None for _ in node.inputs[1:])] if rows.axis < axis else Refused
+
+
+def softmax(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+    axis = node.attrs.get("axis", -1) % len(facts[node.outputs[0].name].dims)
+    return [rows] if rows.axis != axis else Refused
+
+
+def reduction(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+    axes = node.attrs.get("axes")
+    if axes is None and len(node.inputs) > 1 and isinstance(node.inputs[1], gs.Constant):
+        axes = node.inputs[1].values.tolist()
+    rank = len(facts[node.outputs[0].name].dims)
+    if not axes or not node.attrs.get("keepdims", 1) or rows.axis in [axis % rank for axis in axes]:
+        return Refused
+    return [rows, *(None for _ in node.inputs[1:])]
+
+
+def matmul(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+    a, b = (_dims(tensor, facts) for tensor in node.inputs)
+    rank = len(facts[node.outputs[0].name].dims)
+    if a is None or b is None or len(a) < 2 or len(b) < 2 or rows.axis != rank - 2:
+        return Refused
+    return [rows.on(len(a) - 2), None]
+
+
+def gemm(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+    if rows.axis != 0 or node.attrs.get("transA", 0):
+        return Refused
+    added = broadcast(gs.Node("Add", inputs=node.inputs[2:], outputs=list(node.outputs)), rows, facts)
+    return Refused if added is None else [rows, None, *added]
+
+
+def transpose(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+    rank = len(facts[node.outputs[0].name].dims)
+    return [rows.on(node.attrs.get("perm", list(range(rank))[::-1])[rows.axis])]
+
+
+def reshape(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+    """The axis must come out of the same axis: of the same size, with as much in front of it."""
+    before, after = _dims(node.inputs[0], facts), facts[node.outputs[0].name].dims
+    if before is None or not isinstance(node.inputs[1], gs.Constant) or node.attrs.get("allowzero", 0):
+        return Refused
+    for axis, size in enumerate(before):
+        if size == after[rows.axis] and _volume(before[:axis]) == _volume(after[: rows.axis]):
+            return [rows.on(axis), None]
+    return Refused
+
+
+def _volume(dims: Dims) -> tuple[int, int]:
+    return dims.count(None), prod(size for size in dims if size is not None)
+
+
+def _shape(node: Any, rows: Rows, facts: Facts) -> Any:
+    """The shape of a Reshape of fewer rows."""
+    shape = np.array([-1 if size is None else size for size in facts[node.outputs[0].name].dims])
+    shape[rows.axis] = rows.size
+    if (shape < 0).sum() > 1:
+        shape = np.where(np.asarray(node.inputs[1].values) == 0, 0, shape)
+    return gs.Constant(f"gradskip/rows/{node.name}/shape", shape)
+
+
+def squeeze(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+    before, after = _dims(node.inputs[0], facts), facts[node.outputs[0].name].dims
+    if before is None or len(node.inputs) < 2 or not isinstance(node.inputs[1], gs.Constant):
+        return Refused
+    rank = max(len(before), len(after))
+    gone = {int(axis) % rank for axis in np.ravel(node.inputs[1].values)}
+    rest = [axis for axis in range(rank) if axis not in gone]
+    if node.op == "Squeeze":
+        return [rows.on(rest[rows.axis]), None]
+    return Refused if rows.axis in gone else [rows.on(rest.index(rows.axis)), None]
+
+
+NARROW: dict[str, Narrow] = {
+    **dict.fromkeys(UNARY, unary),
+    **dict.fromkeys(BROADCAST, broadcast),
+    **dict.fromkeys(NORMED, normalisation),
+    **dict.fromkeys(REDUCED, reduction),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), softmax),
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), squeeze),
+    "MatMul": matmul,
+    "Gemm": gemm,
+    "Transpose": transpose,
+    "Reshape": reshape,
+}

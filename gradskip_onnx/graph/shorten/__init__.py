@@ -1,0 +1,1 @@
+"""A model from which tokens can be left out: the token axis made free."""

@@ -1,0 +1,145 @@
+"""The part of a model behind its positional embedding, as a model of its own that takes any number of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.graph.layouts import axes_of
+from gradskip_onnx.graph.rewrite.write import Write
+from gradskip_onnx.types import Architecture, Array, Block, TensorFact
+
+from . import lengths_places as lengths_places
+from .lengths import Walk, follow
+from .sizes import BATCH, TOKENS, Scale, Shape, plain
+
+SEQUENCE = "gradskip/sequence"
+OPEN_BATCH = 999_983  # a prime that no size of a model has for a factor: stands for a batch that is left open
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Short:
+    """A model from the tokens that enter the first block to the scores."""
+
+    model: onnx.ModelProto
+    folder: Path | None
+    input: str
+    logits: str
+    entrance: Block  # its tokens_in is what goes in, in its layout
+    patches: Array  # (N,) booleans: False at the special tokens
+    dtype: np.dtype[Any]
+
+    def rows(self, keep: Array) -> Array:
+        """The tokens that stay: all special ones, and the patches in `keep` (n,)."""
+        kept = ~self.patches
+        kept[self.patches] = keep
+        return np.flatnonzero(kept)
+
+    def dims_of(self, shape: tuple[int, ...]) -> list[int]:
+        """The dimensions, in the model's own order, of sequences given as (M, T, d)."""
+        sizes = dict(zip("bnd", shape, strict=True))
+        return [sizes[letter] for letter in axes_of(self.entrance.tokens_layout)]
+
+
+def shorten(
+    graph: gs.Graph, facts: Mapping[str, TensorFact], architecture: Architecture, opset: int, folder: Path | None
+) -> Short:
+    """Let the sequence be of any length; UnsupportedModelError "fixed-sequence" where the graph binds it."""
+    entrance = entrance_of(architecture)
+    graph = graph.copy()
+    sequence = cut(graph, entrance, facts)
+    write = Write(graph, SEQUENCE, facts, opset)
+    walk = _walk(write, sequence, entrance, facts)
+    read_off(graph, architecture, facts)
+    follow(walk, list(graph.nodes))
+    graph.cleanup(remove_unused_graph_inputs=True).toposort()
+    _refuse_other_ways(graph, entrance)
+    model = finish(graph)
+    patches = np.ones(walk.scale.tokens, bool)
+    patches[list(entrance.special)] = False
+    return Short(model, folder, SEQUENCE, architecture.logits, entrance, patches, facts[entrance.tokens_in].dtype)
+
+
+def entrance_of(architecture: Architecture) -> Block:
+    """The first block, if all blocks look at one sequence of tokens."""
+    for block in architecture.blocks:
+        reason = (
+            f"attends inside {len(block.windows)} windows" if block.windows
+            else f"has keys that stand for {block.reduction} x {block.reduction} tokens" if block.reduction > 1
+            else "lies on another token grid" if block.grid != architecture.grid
+            else "holds its tokens as a picture" if "n" not in axes_of(block.tokens_layout)
+            else ""
+        )  # fmt: skip
+        if reason:
+            raise UnsupportedModelError(
+                "fixed-sequence", f"tokens cannot be left out of this model: block {block.index} {reason}"
+            )
+    return architecture.blocks[0]
+
+
+def cut(graph: gs.Graph, entrance: Block, facts: Mapping[str, TensorFact]) -> Any:
+    """Feed what enters the first block in place of computing it."""
+    fact = facts[entrance.tokens_in]
+    sequence = gs.Variable(SEQUENCE, dtype=fact.dtype, shape=[None] * len(fact.dims))
+    tokens = graph.tensors()[entrance.tokens_in]
+    for node in list(tokens.outputs):
+        node.inputs = [sequence if tensor is tokens else tensor for tensor in node.inputs]
+    graph.inputs.append(sequence)
+    return sequence
+
+
+def read_off(graph: gs.Graph, architecture: Architecture, facts: Mapping[str, TensorFact]) -> None:
+    """Let the scores be the one output; files often leave the type of inner tensors out."""
+    logits = graph.tensors()[architecture.logits]
+    logits.dtype = facts[architecture.logits].dtype
+    graph.outputs = [logits]
+
+
+def _refuse_other_ways(graph: gs.Graph, entrance: Block) -> None:
+    others = [tensor.name for tensor in graph.inputs if tensor.name != SEQUENCE]
+    if others:
+        raise UnsupportedModelError(
+            "fixed-sequence",
+            f"tokens cannot be left out of this model: the scores also follow from {others[0]!r} "
+            f"by a way that does not pass the first block ({entrance.tokens_in!r})",
+        )
+
+
+def finish(graph: gs.Graph) -> onnx.ModelProto:
+    """A cut graph as a model that nothing but its inputs binds."""
+    model: onnx.ModelProto = gs.export_onnx(graph, do_type_check=False)
+    del model.graph.value_info[:]  # sizes seen at one length must not bind another
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    return model
+
+
+def _walk(write: Write, sequence: Any, entrance: Block, facts: Mapping[str, TensorFact]) -> Walk:
+    axes, dims = axes_of(entrance.tokens_layout), facts[entrance.tokens_in].dims
+    batch = dims[axes.index("b")] if "b" in axes else 1
+    whole = int(dims[axes.index("n")] or 0)
+    sizes = {"b": (BATCH,), "n": (TOKENS,), "d": plain(int(dims[axes.index("d")] or 0))}
+    shape: Shape = tuple(sizes[letter] for letter in axes)
+    patches = np.setdiff1d(np.arange(whole), entrance.special)
+    seen = write.op("Shape", sequence, gives=np.int64)
+
+    def size_of(letter: str) -> Any:
+        return write.op("Gather", seen, write.ints(axes.index(letter)), axis=0) if letter in axes else write.ints(1)
+
+    return Walk(
+        sizes={sequence.name: shape},
+        facts=facts,
+        scale=Scale(OPEN_BATCH if batch is None else int(batch), whole),
+        leading=int(patches[0]),
+        trailing=whole - 1 - int(patches[-1]),
+        write=write,
+        batch=size_of("b"),
+        tokens=size_of("n"),
+    )

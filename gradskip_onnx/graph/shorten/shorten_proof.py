@@ -1,0 +1,149 @@
+"""A shortened model computes what the whole one would if nobody could see the tokens left out.
+
+The whole model runs on a sequence in which the places left out hold copies of patches that stay, each patch copied
+equally often, and every attention of a block is told not to look there. The tokens that stay then take the values they
+have when they are alone, and so do their copies; scores read off special tokens, or pooled over the patches, are the
+same for both sequences. Where a length is hidden in a constant (a mean written as a sum and a factor), they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.graph.architecture import Reading
+from gradskip_onnx.graph.layouts import axes_of, restore
+from gradskip_onnx.graph.prove.proofs import difference, rounding
+from gradskip_onnx.runtime.session import Session, open_session
+from gradskip_onnx.types import Architecture, Array, Block, Proof, Source, TensorFact, Trace
+
+from .shorten import SEQUENCE, Short, cut, finish, read_off, shorten
+
+MASKS = 2  # in one batch, so that one must not touch the other
+UNSEEN = "gradskip/unseen/"
+FAR: Mapping[str, float] = {"float16": -3e4, "float32": -1e9, "float64": -1e9}  # beside other scores its exp is 0
+
+
+def proven_short(source: Source, reading: Reading, trace: Trace) -> Short:
+    """The shortened model, proven on one picture; the trace must show what enters the first block."""
+    short = shorten(reading.graph, reading.facts, reading.architecture, source.opset["ai.onnx"], source.folder)
+    prove_shortening(short, reading, trace)
+    return short
+
+
+def prove_shortening(short: Short, reading: Reading, trace: Trace) -> tuple[Proof, ...]:
+    """The proofs for one picture, or a refusal that says which does not hold."""
+    tokens = trace.values[short.entrance.tokens_in]
+    session = open_session(short.model, short.folder, "cpu", optimise=False)
+    keep, copied = draw(len(tokens) - len(short.entrance.special))
+    patches = np.flatnonzero(short.patches)
+    whole = _Whole.opened(reading, short.folder)
+    unseen = []
+    for kept, source in zip(keep, copied, strict=True):
+        filled = tokens.copy()
+        filled[patches] = tokens[patches[source]]
+        unseen.append(whole.scores(short, trace.input, filled, kept))
+    alone = ask(session, short, np.stack([tokens[short.rows(kept)] for kept in keep]))
+    given = ask(session, short, tokens[None])[0]
+    bound = rounding(short.dtype)
+    return _require(
+        Proof("all tokens give the model's scores", SEQUENCE, difference(given, trace.logits), bound),
+        Proof("fewer tokens give what the others unseen give", SEQUENCE, difference(alone, np.stack(unseen)), bound),
+    )
+
+
+def ask(session: Session, short: Short, sequences: Array) -> Array:
+    """(M, T, d) -> the scores of each; a sequence without a batch axis is asked for one by one."""
+    like = short.dims_of(sequences.shape)
+    step = len(sequences) if "b" in axes_of(short.entrance.tokens_layout) else 1
+    found = []
+    for start in range(0, len(sequences), step):
+        part = sequences[start : start + step].astype(short.dtype)
+        feed = restore(part, short.entrance.tokens_layout, like)
+        found.append(session.run([short.logits], {short.input: feed})[short.logits])
+    return np.concatenate(found)
+
+
+def draw(count: int) -> tuple[Array, Array]:
+    """(M, count) booleans with as many kept in each row, and the kept patch that stands at each place."""
+    times = next(factor for factor in range(2, count + 1) if count % factor == 0)
+    rng = np.random.default_rng(4)
+    keep, copied = np.zeros((MASKS, count), bool), np.tile(np.arange(count), (MASKS, 1))
+    for row in range(MASKS):
+        order = rng.permutation(count)
+        kept, left = order[: count // times], order[count // times :]
+        keep[row, kept] = True
+        copied[row, left] = np.tile(kept, times - 1)
+    return keep, copied
+
+
+class _Whole:
+    """The model at full length, with an input for each block that hides tokens from its attention."""
+
+    def __init__(
+        self, session: Session, architecture: Architecture, facts: Mapping[str, TensorFact], inputs: Set[str]
+    ) -> None:
+        self.session, self.architecture, self.facts, self.inputs = session, architecture, facts, inputs
+
+    @classmethod
+    def opened(cls, reading: Reading, folder: Path | None) -> _Whole:
+        graph, facts, architecture = reading.graph.copy(), reading.facts, reading.architecture
+        cut(graph, architecture.blocks[0], facts)
+        tensors = graph.tensors()
+        for block in architecture.blocks:
+            _hide(graph, tensors[block.attention], facts)
+        read_off(graph, architecture, facts)
+        graph.cleanup(remove_unused_graph_inputs=True).toposort()
+        session = open_session(finish(graph), folder, "cpu", optimise=False)
+        return cls(session, architecture, facts, {tensor.name for tensor in graph.inputs})
+
+    def scores(self, short: Short, picture: Array, tokens: Array, keep: Array) -> Array:
+        """Of one sequence at full length, of whose patches only those in `keep` can be seen."""
+        fact = self.facts[short.entrance.tokens_in]
+        axes = axes_of(short.entrance.tokens_layout)
+        batch = (fact.dims[axes.index("b")] or 1) if "b" in axes else 1
+        sequences = np.repeat(tokens[None], batch, axis=0)
+        feed = restore(sequences, short.entrance.tokens_layout, short.dims_of(sequences.shape))
+        masks = {UNSEEN + block.attention: self._mask(block, keep) for block in self.architecture.blocks}
+        feeds = {SEQUENCE: feed, **masks}
+        if self.architecture.input in self.inputs:  # shape arithmetic may still read it
+            pictures = np.repeat(picture[None], batch, axis=0).astype(self.facts[self.architecture.input].dtype)
+            feeds[self.architecture.input] = (
+                pictures if self.architecture.input_layout == "bchw" else pictures.transpose(0, 2, 3, 1)
+            )
+        found: Array = self.session.run([short.logits], feeds)[short.logits]
+        return np.asarray(found[0])
+
+    def _mask(self, block: Block, keep: Array) -> Array:
+        """(keys,): 0 for what can be seen, else a score so low that nothing is left of it."""
+        dtype = self.facts[block.attention].dtype
+        seen = np.ones(len(keep) + len(block.special), bool)
+        seen[np.setdiff1d(np.arange(len(seen)), block.special)] = keep
+        return np.where(seen, 0.0, FAR[dtype.name]).astype(dtype)
+
+
+def _hide(graph: gs.Graph, attention: Any, facts: Mapping[str, TensorFact]) -> None:
+    """Add a number for each key to the scores in front of a softmax."""
+    (softmax,) = attention.inputs
+    name = f"{UNSEEN}{attention.name}"
+    mask = gs.Variable(name, dtype=facts[attention.name].dtype, shape=[None])
+    hidden = gs.Variable(f"{name}/scores")
+    graph.nodes.append(gs.Node("Add", f"{name}/add", inputs=[softmax.inputs[0], mask], outputs=[hidden]))
+    softmax.inputs[0] = hidden
+    graph.inputs.append(mask)
+
+
+def _require(*proofs: Proof) -> tuple[Proof, ...]:
+    for proof in proofs:
+        if not proof.holds:
+            raise UnsupportedModelError(
+                "fixed-sequence",
+                f"tokens cannot be left out of this model: it does not hold that {proof.claim} "
+                f"(measured {proof.measured:.3g}, allowed {proof.bound:.3g})",
+            )
+    return proofs

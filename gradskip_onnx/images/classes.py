@@ -1,0 +1,77 @@
+"""Classes by number and by name, and how strongly a model leans to each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A class and how strongly the model leans to it; for segmentation `probability` is its share of the pixels."""
+
+    index: int
+    label: str
+    logit: float
+    probability: float
+
+
+def find_class(target: int | str | None, labels: Sequence[str], classes: int) -> int | None:
+    """The index of a class given by number or by name; None stays None, the predicted class."""
+    if target is None:
+        return None
+    if isinstance(target, str) and not target.strip().lstrip("-").isdigit():
+        return _class_named(target, labels, classes)
+    index = int(target)
+    if not 0 <= index < classes:
+        raise InputError(f"class {index} does not exist: the model has classes 0 to {classes - 1}")
+    return index
+
+
+def _class_named(name: str, labels: Sequence[str], classes: int) -> int:
+    """The one class of that name, or of which that name is one synonym, or that contains it."""
+    folded = [label.casefold() for label in labels]
+    wanted = name.strip().casefold()
+    exact = [i for i, label in enumerate(folded) if wanted == label or wanted in label.split(", ")]
+    matches = exact or [i for i, label in enumerate(folded) if wanted in label]
+    if len(matches) == 1:
+        return matches[0]
+    if not labels:
+        raise InputError(f"class {name!r} is given by name, but the model's labels are not known; give --labels")
+    if not matches:
+        raise InputError(f"no class is called {name!r}; give an index from 0 to {classes - 1}")
+    several = ", ".join(f"{i} ({labels[i]})" for i in matches[:5])
+    raise InputError(f"{name!r} fits {len(matches)} classes: {several}; give the index")
+
+
+def pixels_won(logits: Array) -> Array:
+    """How many pixels of (classes, h, w) each class wins; of equal scores the first does, as in argmax."""
+    best = logits == logits.max(axis=0)  # argmax over this axis is ten times slower
+    won = np.array([np.count_nonzero(pixels) for pixels in best])
+    if won.sum() != logits[0].size:
+        won = np.bincount(logits.argmax(axis=0).ravel(), minlength=len(logits))
+    return won
+
+
+def rank(
+    logits: Array, labels: Sequence[str], first: int | None = None, also: int | None = None
+) -> tuple[Candidate, ...]:
+    """The classes of (classes,) or (classes, h, w) scores, strongest first: all, or the first ones and one more."""
+    if logits.ndim == 1:
+        shifted = np.exp(logits.astype(np.float64) - logits.max())
+        strength, scores = shifted / shifted.sum(), logits
+    else:
+        won = pixels_won(logits)
+        strength, scores = won / won.sum(), logits.mean(axis=(1, 2))
+    chosen = [int(i) for i in np.lexsort((-scores, -strength))[:first]]
+    if also is not None and also not in chosen:
+        chosen.append(also)
+    return tuple(
+        Candidate(i, labels[i] if i < len(labels) else f"class {i}", float(scores[i]), float(strength[i]))
+        for i in chosen
+    )

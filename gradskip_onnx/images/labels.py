@@ -1,0 +1,77 @@
+"""Class names from files: one a line, ImageNet synset lines, JSON lists and dictionaries."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gradskip_onnx.errors import InputError
+
+MAX_BYTES = 32 << 20
+MAX_CLASSES = 1_000_000
+
+_SYNSET = re.compile(r"^n\d{8}[\s,:]+")
+
+
+def read_text(path: Path) -> str:
+    """A small text file; an InputError naming it otherwise."""
+    try:
+        if path.is_file() and path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path}: {path.stat().st_size} bytes, limit {MAX_BYTES}")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8 text") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def read_json(path: Path) -> object:
+    """A small JSON file; an InputError naming it otherwise."""
+    text = read_text(path)
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({str(error)[:80]})") from None
+    return document
+
+
+def read_labels(path: Path | str) -> tuple[str, ...]:
+    """Names by class index from a .json file (list or {index: name}) or a text file with a name a line."""
+    path = Path(path)
+    if path.suffix.lower() == ".json":
+        labels = from_json(read_json(path), str(path))
+    else:
+        labels = tuple(_SYNSET.sub("", line.strip()) for line in read_text(path).rstrip().splitlines())
+    if not any(labels):
+        raise InputError(f"{path}: no class names in it")
+    return labels
+
+
+def from_json(document: object, where: str) -> tuple[str, ...]:
+    """Names from a list, {index: name}, {name: index} or a model configuration holding `id2label`."""
+    if isinstance(document, Mapping) and isinstance(document.get("id2label"), Mapping):
+        document = document["id2label"]
+    if isinstance(document, Sequence) and not isinstance(document, str):
+        return tuple(_name(entry, where) for entry in document)
+    if not isinstance(document, Mapping) or not document:
+        raise InputError(f"{where}: expected a list of names or an object of index: name")
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in document.values()):
+        document = {value: key for key, value in document.items()}
+    try:
+        names = {int(key): _name(value, where) for key, value in document.items()}
+    except (TypeError, ValueError):
+        raise InputError(f'{where}: class indices are whole numbers, e.g. {{"0": "tench"}}') from None
+    if min(names) < 0 or max(names) >= MAX_CLASSES:
+        raise InputError(f"{where}: class index {min(names)}..{max(names)}, allowed 0..{MAX_CLASSES - 1}")
+    return tuple(names.get(index, "") for index in range(max(names) + 1))
+
+
+def _name(entry: object, where: str) -> str:
+    """A name; the last text of a pair such as ["n01440764", "tench"]."""
+    if isinstance(entry, Sequence) and not isinstance(entry, str) and entry and isinstance(entry[-1], str):
+        entry = entry[-1]
+    if not isinstance(entry, str):
+        raise InputError(f"{where}: a class name is a text, got {entry!r:.60}")
+    return _SYNSET.sub("", entry.strip())

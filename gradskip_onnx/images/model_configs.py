@@ -1,0 +1,164 @@
+"""Configuration files beside a model: preprocessor_config.json and config.json of Hugging Face and timm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gradskip_onnx.errors import InputError
+
+from .labels import from_json, read_json
+from .preprocess import INTERPOLATIONS, Preprocess, Size
+
+# Image processors that read a bare number as the short side; all others stretch to a square of it.
+SHORT_SIDE_TYPES = ("clip", "siglip2", "convnext", "levit", "poolformer", "mobilevit", "bit", "blip", "chinese_clip")
+
+CONVNEXT_STRETCH_FROM = 384  # from this size on, `crop_pct` is not applied and the image is stretched
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """What the files beside a model say."""
+
+    preprocess: Preprocess | None = None
+    labels: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def beside(model: Path | str | None) -> Sidecar:
+    """Settings and labels from the folder of a model file (or above it, if the folder is called onnx)."""
+    if model is None:
+        return Sidecar()
+    folder = Path(model).parent
+    found = Sidecar()
+    for place in (folder, folder.parent) if folder.name == "onnx" else (folder,):
+        for name in ("preprocessor_config.json", "config.json"):
+            if (place / name).is_file():
+                found = _merge(found, _read(place / name))
+    return found
+
+
+def _merge(first: Sidecar, second: Sidecar) -> Sidecar:
+    return Sidecar(
+        first.preprocess or second.preprocess, first.labels or second.labels, first.warnings + second.warnings
+    )
+
+
+def _read(path: Path) -> Sidecar:
+    """One file; what cannot be used in it is a warning, because the file may belong to something else."""
+    try:
+        document = read_json(path)
+        if not isinstance(document, Mapping):
+            raise InputError(f"{path}: expected an object")
+        labels = _labels(document, path)
+        preprocess = _preprocess(document)
+    except InputError as error:
+        return Sidecar(warnings=(f"ignored {error}" if str(path) in str(error) else f"ignored {path}: {error}",))
+    return Sidecar(None if preprocess is None else replace(preprocess, source=path.name), labels)
+
+
+def _labels(document: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    timm = document.get("pretrained_cfg")
+    inner = timm if isinstance(timm, Mapping) else {}
+    for place in (document, inner):
+        for key in ("id2label", "label_names"):
+            if place.get(key):
+                labels = from_json(place[key], str(path))
+                placeholder = all(label == f"LABEL_{index}" for index, label in enumerate(labels))
+                return () if placeholder else labels
+    return ()
+
+
+def _preprocess(document: Mapping[str, Any]) -> Preprocess | None:
+    if isinstance(document.get("pretrained_cfg"), Mapping):
+        return from_timm(document["pretrained_cfg"])
+    if any(key in document for key in ("do_normalize", "image_mean", "do_resize", "do_rescale")):
+        return from_hugging_face(document)
+    return None
+
+
+def from_timm(config: Mapping[str, Any]) -> Preprocess:
+    """timm's `pretrained_cfg`."""
+    values: dict[str, Any] = {"interpolation": config.get("interpolation", "bicubic")}
+    if "input_size" in config:
+        values["size"] = _pair(config["input_size"][1:] if isinstance(config["input_size"], list) else None)
+    if "crop_pct" in config:
+        values["crop"] = config["crop_pct"]
+    if config.get("crop_mode") == "squash":
+        values["resize"] = "stretch"
+    for name in ("mean", "std"):
+        if name in config:
+            values[name] = _triple(config[name])
+    return Preprocess(**values)
+
+
+def from_hugging_face(config: Mapping[str, Any]) -> Preprocess:
+    """A Hugging Face image processor; its rescaling is folded into mean and std, so that 1/255 can stay fixed."""
+    size, resize = _resize(config)
+    crop = 1.0
+    if config.get("do_center_crop") and config.get("crop_size"):
+        window = _pair(config["crop_size"])
+        crop = min(1.0, window[0] / size[0])
+        size = window
+    elif "crop_pct" in config and isinstance(config["crop_pct"], (int, float)):
+        stretch = min(size) >= CONVNEXT_STRETCH_FROM
+        crop, resize = (1.0, "stretch") if stretch else (float(config["crop_pct"]), "short-side")
+    return Preprocess(
+        size=size,
+        crop=crop,
+        interpolation=_interpolation(config.get("resample", 2)),
+        resize="stretch" if resize == "stretch" else "short-side",
+        channels="bgr" if config.get("do_flip_channel_order") else "rgb",
+        **_normalisation(config),
+    )
+
+
+def _normalisation(config: Mapping[str, Any]) -> dict[str, Any]:
+    """(v r - mean) / std = (v/255 - mean/(255 r)) / (std/(255 r)), r the rescaling factor."""
+    factor = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
+    if not isinstance(factor, (int, float)) or not factor > 0:
+        raise InputError(f"rescale_factor = {factor!r:.40} (a positive number)")
+    on = config.get("do_normalize", True)
+    mean = _triple(config.get("image_mean", 0.5)) if on else (0.0, 0.0, 0.0)
+    std = _triple(config.get("image_std", 0.5)) if on else (1.0, 1.0, 1.0)
+    scale = 1.0 if abs(255 * factor - 1) < 1e-6 else 255 * factor  # the stored 0.00392156862745098 is 1/255
+    return {"mean": tuple(m / scale for m in mean), "std": tuple(s / scale for s in std)}
+
+
+def _resize(config: Mapping[str, Any]) -> tuple[Size, str]:
+    """The size before cropping and how it is reached."""
+    size = config.get("size", 224)
+    if isinstance(size, Mapping) and "shortest_edge" in size:
+        return _pair(size["shortest_edge"]), "short-side"
+    if isinstance(size, Mapping):
+        return _pair(size), "stretch"
+    kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "").lower()
+    short = any(kind.startswith(name.replace("_", "")) for name in SHORT_SIDE_TYPES)
+    return _pair(size), "short-side" if short else "stretch"
+
+
+def _pair(value: object) -> Size:
+    """Height and width from a number, a pair or {"height": h, "width": w}."""
+    if isinstance(value, Mapping):
+        value = [value.get("height"), value.get("width")]
+    pair = [value, value] if isinstance(value, int) else value
+    if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(n, int) and n > 0 for n in pair):
+        raise InputError(f"size = {value!r:.60} (a number, or height and width)")
+    return pair[0], pair[1]
+
+
+def _triple(value: object) -> tuple[float, float, float]:
+    triple = [value] * 3 if isinstance(value, (int, float)) else value
+    if not isinstance(triple, list) or len(triple) != 3 or not all(isinstance(n, (int, float)) for n in triple):
+        raise InputError(f"mean or std = {value!r:.60} (three numbers)")
+    return float(triple[0]), float(triple[1]), float(triple[2])
+
+
+def _interpolation(code: object) -> str:
+    """The name of a Pillow resampling code."""
+    names = {int(value): name for name, value in INTERPOLATIONS.items()}
+    if not isinstance(code, int) or code not in names:
+        raise InputError(f"resample = {code!r:.40} (a Pillow code, 0 to 5)")
+    return names[code]

@@ -1,0 +1,243 @@
+"""From an image to the numbers a model expects, and from a map back to the image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.types import Array
+
+from .read import MAX_PIXELS, upright_rgb
+
+Size = tuple[int, int]  # height, width
+Triple = tuple[float, float, float]
+
+MAX_SIDE = 16384
+
+# Codes of Pillow, as Hugging Face configurations store them in `resample`.
+INTERPOLATIONS: dict[str, Image.Resampling] = {
+    "nearest": Image.Resampling.NEAREST,
+    "lanczos": Image.Resampling.LANCZOS,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "box": Image.Resampling.BOX,
+    "hamming": Image.Resampling.HAMMING,
+}
+
+# A preset is an overlay of the fields that name a normalisation.
+PRESETS: dict[str, dict[str, Any]] = {
+    "imagenet": {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)},
+    "half": {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)},
+    "clip": {"mean": (0.48145466, 0.4578275, 0.40821073), "std": (0.26862954, 0.26130258, 0.27577711)},
+    "none": {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocess:
+    """Resize so that `crop` of a side remains after the centre crop to `size`; then (value/255 - mean) / std."""
+
+    size: Size = (224, 224)
+    crop: float = 0.875
+    mean: Triple = PRESETS["imagenet"]["mean"]
+    std: Triple = PRESETS["imagenet"]["std"]
+    interpolation: str = "bicubic"
+    resize: Literal["short-side", "stretch"] = "short-side"
+    channels: Literal["rgb", "bgr"] = "rgb"
+    source: str = "assumed"
+
+    def __post_init__(self) -> None:
+        """Every value may come from a file of unknown origin."""
+        checks: tuple[tuple[str, object, bool], ...] = (
+            ("size", self.size, _numbers(self.size, 2, 1, MAX_SIDE) and all(isinstance(n, int) for n in self.size)),
+            ("crop", self.crop, _numbers((self.crop,), 1, 1e-3, 1.0)),
+            ("mean", self.mean, _numbers(self.mean, 3, -1e6, 1e6)),
+            ("std", self.std, _numbers(self.std, 3, 1e-9, 1e6)),
+            ("interpolation", self.interpolation, self.interpolation in tuple(INTERPOLATIONS)),
+            ("resize", self.resize, self.resize in ("short-side", "stretch")),
+            ("channels", self.channels, self.channels in ("rgb", "bgr")),
+            ("source", self.source, isinstance(self.source, str)),
+        )
+        for name, value, good in checks:
+            if not good:
+                raise InputError(f"preprocessing: {name} = {value!r:.80} cannot be used ({_EXPECTED[name]})")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, document: object) -> Preprocess:
+        """The inverse of `to_json`; missing fields keep their defaults, unknown ones are refused."""
+        if not isinstance(document, Mapping):
+            raise InputError(f"preprocessing: expected an object of fields, got {type(document).__name__}")
+        unknown = sorted(map(str, set(document) - {field.name for field in fields(cls)}))
+        if unknown:
+            raise InputError(f"preprocessing: unknown field {unknown[0]!r:.80}; written by a newer version?")
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in document.items()
+        }
+        return cls(**values)
+
+    def overlay(self, values: Mapping[str, Any], source: str) -> Preprocess:
+        """These settings with some fields replaced, and a note where those came from."""
+        if not values:
+            return self
+        rest = [field.name for field in fields(self) if field.name not in values and field.name != "source"]
+        text = f"{', '.join(values)}: {source}" + (f"; other: {self.source}" if rest else "")
+        return replace(self, **values, source=text)
+
+
+_EXPECTED = {
+    "size": f"two whole numbers, height and width, 1 to {MAX_SIDE}",
+    "crop": "a fraction above 0 and at most 1",
+    "mean": "three finite numbers",
+    "std": "three positive numbers",
+    "interpolation": f"one of {', '.join(INTERPOLATIONS)}",
+    "resize": "short-side or stretch",
+    "channels": "rgb or bgr",
+    "source": "a text",
+}
+
+
+def _numbers(values: object, count: int, low: float, high: float) -> bool:
+    """True for `count` plain numbers within bounds; NaN is not."""
+    if not isinstance(values, tuple) or len(values) != count:
+        return False
+    return all(isinstance(n, (int, float)) and not isinstance(n, bool) and low <= n <= high for n in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Which part of the upright original image the model saw."""
+
+    image_size: Size
+    box: tuple[float, float, float, float]  # x0, y0, x1, y1 in pixels of the original
+
+    def place(self, values: Array) -> Array:
+        """A map of what the model saw, at the size of the original image; zero where it saw nothing."""
+        if values.ndim != 2:
+            raise InputError(f"a map has rows and columns, got shape {values.shape}")
+        x0, y0, x1, y1 = self.box
+        if (x0, y0, x1, y1) == (0, 0, *self.image_size[::-1]) and values.shape == self.image_size:
+            return values.astype(np.float32)
+        rows = _linear(values.shape[0], self.image_size[0], y0, y1)
+        columns = _linear(values.shape[1], self.image_size[1], x0, x1)
+        return np.ascontiguousarray(_mixed(columns, _mixed(rows, values.astype(np.float32)).T).T)
+
+
+def _mixed(weights: Array, values: Array) -> Array:
+    """weights @ values, where a row of weights has few entries, side by side.
+
+    Not by BLAS: its threads go on spinning after a product and take the cores from the next pass of the model.
+    """
+    first = np.argmax(weights > 0, axis=1)
+    total = np.zeros((len(weights), values.shape[1]), np.float32)
+    for tap in range(int((weights > 0).sum(axis=1).max())):
+        place = np.minimum(first + tap, weights.shape[1] - 1)
+        share = np.where(first + tap < weights.shape[1], weights[np.arange(len(weights)), place], 0)
+        total += share.astype(np.float32)[:, None] * values[place]
+    return total
+
+
+def _linear(count: int, total: int, start: float, stop: float) -> Array:
+    """(total, count) weights of linear interpolation of `count` cells laid over start..stop of `total` pixels.
+
+    The triangle is as wide as a cell or as a pixel, whichever is wider, so that shrinking averages.
+    """
+    centre = np.arange(total) + 0.5
+    at = (centre - start) * (count / (stop - start)) - 0.5
+    width = max(1.0, count / (stop - start))
+    weights = np.clip(1.0 - np.abs(at[:, None] - np.arange(count)) / width, 0.0, None)
+    weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    weights[(centre < start) | (centre > stop)] = 0.0
+    return np.asarray(weights, np.float32)
+
+
+def resized(image_size: Size, preprocess: Preprocess) -> Size:
+    """Height and width after resizing, before the centre crop; rounded as torchvision's Resize does."""
+    # 224/232 as a fraction gives 231.999... back, hence the allowance.
+    target = tuple(int(side / preprocess.crop + 1e-6) for side in preprocess.size)
+    if preprocess.resize == "stretch":
+        return target[0], target[1]
+    (height, width), (rows, columns) = image_size, target
+    if rows * width >= columns * height:  # the height decides
+        return rows, max(columns, int(rows * width / height))
+    return max(rows, int(columns * height / width)), columns
+
+
+def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry]:
+    """The model's input (3, H, W) float32 and where in the image it lies."""
+    image = upright_rgb(image)
+    width, height = image.size
+    rows, columns = resized((height, width), preprocess)
+    if rows * columns > MAX_PIXELS:
+        raise InputError(f"image of {width}x{height} pixels is too elongated: resized it would be {columns}x{rows}")
+    if (rows, columns) != (height, width):
+        image = image.resize((columns, rows), INTERPOLATIONS[preprocess.interpolation])
+    top, left = (round((have - want) / 2.0) for have, want in zip((rows, columns), preprocess.size, strict=True))
+    bottom, right = top + preprocess.size[0], left + preprocess.size[1]
+    values = normalise(np.asarray(image.crop((left, top, right, bottom))), preprocess)
+    x, y = width / columns, height / rows
+    return values, Geometry((height, width), (left * x, top * y, right * x, bottom * y))
+
+
+def normalise(pixels: Array, preprocess: Preprocess) -> Array:
+    """(H, W, 3) bytes -> (3, H, W) float32."""
+    unit = pixels.astype(np.float32) / np.float32(255)
+    ordered = unit[..., ::-1] if preprocess.channels == "bgr" else unit
+    scaled = (ordered - np.array(preprocess.mean, np.float32)) / np.array(preprocess.std, np.float32)
+    return np.ascontiguousarray(scaled.transpose(2, 0, 1))
+
+
+def denormalise(values: Array, preprocess: Preprocess) -> Image.Image:
+    """The picture a model input (3, H, W) was made of; for showing arrays."""
+    unit = values.transpose(1, 2, 0) * np.array(preprocess.std, np.float32) + np.array(preprocess.mean, np.float32)
+    ordered = unit[..., ::-1] if preprocess.channels == "bgr" else unit
+    return Image.fromarray(np.rint(np.clip(ordered, 0, 1) * 255).astype(np.uint8))
+
+
+def resolve(
+    *,
+    flags: Mapping[str, Any],
+    metadata: Preprocess | None,
+    sidecar: Preprocess | None,
+    input_size: Size | None,
+) -> tuple[Preprocess, tuple[str, ...]]:
+    """The settings to use and warnings: flags over metadata over sidecar over an assumption that is said aloud.
+
+    `input_size` is the size the model is bound to, None if it takes any.
+    """
+    known = metadata or sidecar
+    base = known or Preprocess()
+    chosen = base.overlay(flags, "command line")
+    warnings = []
+    missing = [name for name in ("mean", "std", "crop") if known is None and name not in flags]
+    if missing:
+        warnings.append(f"preprocessing is not known: assumed {_describe(base, missing)}; see --preset, --crop")
+    if input_size is not None and chosen.size != input_size:
+        if "size" in flags:
+            raise InputError(f"--size {_by(chosen.size)}: the model takes {_by(input_size)} only")
+        if known is not None:
+            warnings.append(f"the model takes {_by(input_size)}, not {_by(chosen.size)} as in {known.source}")
+        chosen = replace(chosen, size=input_size)
+    elif input_size is None and known is None and "size" not in flags:
+        warnings.append(f"the model takes any size: assumed {_by(chosen.size)}; see --size")
+    return chosen, tuple(warnings)
+
+
+def _describe(preprocess: Preprocess, names: Sequence[str]) -> str:
+    texts = []
+    for name in names:
+        value = getattr(preprocess, name)
+        texts.append(f"{name} {' '.join(f'{n:g}' for n in value) if isinstance(value, tuple) else f'{value:g}'}")
+    return ", ".join(texts)
+
+
+def _by(size: Size) -> str:
+    """Height x width as people write it."""
+    return f"{size[0]}x{size[1]}"

@@ -1,0 +1,125 @@
+"""Open images that nobody vouches for: checked size, upright, eight-bit RGB, first frame."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from gradskip_onnx.errors import InputError
+
+MAX_PIXELS = 100_000_000  # about 300 MB decoded; the map at image size takes 400 MB more
+MAX_BYTES = 1 << 30
+
+# EPS and its like are left out on purpose: Pillow opens them by starting another program.
+FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "GIF", "TIFF", "PPM", "TGA", "ICO", "JPEG2000", "AVIF")
+SUFFIXES = (
+    ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff",
+    ".ppm", ".pgm", ".pbm", ".tga", ".ico", ".jp2", ".avif",
+)  # fmt: skip
+
+# What the decoders of Pillow are known to raise on broken files, beside OSError.
+BROKEN = (OSError, SyntaxError, ValueError, EOFError, OverflowError, IndexError, RuntimeError, struct.error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """An image ready for use, and the hash of the file it came from."""
+
+    name: str
+    image: Image.Image
+    sha256: str
+
+
+def open_picture(path: Path | str) -> Picture:
+    """The image in a file as upright RGB; anything else is an InputError naming the file."""
+    path = Path(path)
+    try:
+        if path.is_file() and path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path}: {path.stat().st_size} bytes, limit {MAX_BYTES}; shrink it first")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such image") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    return Picture(str(path), decode(data, str(path)), hashlib.sha256(data).hexdigest())
+
+
+def decode(data: bytes, name: str) -> Image.Image:
+    """The first frame of an encoded image as upright RGB."""
+    with warnings.catch_warnings():
+        # Beside its bomb warning, replaced by the check below, Pillow warns about harmless bad metadata.
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(io.BytesIO(data), formats=_formats()) as image:
+                check_size(image, name)
+                image.load()
+                return upright_rgb(image, name)
+        except Image.DecompressionBombError as error:
+            raise InputError(f"{name}: image too large, limit {MAX_PIXELS} pixels ({error}); shrink it first") from None
+        except UnidentifiedImageError:
+            raise InputError(f"{name}: not an image that can be read (known: PNG, JPEG, WebP, TIFF, ...)") from None
+        except BROKEN as error:
+            raise InputError(f"{name}: broken image ({str(error) or type(error).__name__})") from None
+
+
+def check_size(image: Image.Image, name: str) -> None:
+    """Refuse an image that would not fit comfortably, before it is decoded."""
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise InputError(
+            f"{name}: image too large, {width}x{height} = {width * height} pixels, limit {MAX_PIXELS}; shrink it first"
+        )
+    if width * height == 0:
+        raise InputError(f"{name}: empty image, {width}x{height} pixels")
+
+
+def upright_rgb(image: Image.Image, name: str = "image") -> Image.Image:
+    """Any decoded image as RGB the way a viewer shows it: EXIF orientation applied, transparency over white."""
+    check_size(image, name)
+    rgb = _rgb(_turned(image), name)
+    rgb.info = {}  # done with: the orientation must not be applied a second time
+    return rgb
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    """As the camera was held; an orientation that cannot be read is as good as none."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except BROKEN:
+        return image
+
+
+def _rgb(image: Image.Image, name: str) -> Image.Image:
+    if image.mode == "RGB":
+        return image.copy()
+    if image.mode.startswith("I") or image.mode == "F":
+        return _from_wide(image, name)
+    if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
+        seen = image.convert("RGBA")
+        white = Image.new("RGBA", seen.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, seen).convert("RGB")
+    return image.convert("RGB")
+
+
+def _from_wide(image: Image.Image, name: str) -> Image.Image:
+    """Grey values wider than eight bits, brought to 0..255 by the range their type declares."""
+    values = np.asarray(image).astype(np.float64)
+    low, high = float(values.min()), float(values.max())
+    scales = ((1.0, 255.0), (255.0, 1.0), (65535.0, 255.0 / 65535.0))
+    first = 0 if image.mode == "F" else 2 if image.mode.startswith("I;16") else 1  # I;16 always spans 16 bits
+    scale = next((factor for top, factor in scales[first:] if high <= top), None)
+    if scale is None or low < 0 or not np.isfinite(values).all():
+        raise InputError(f"{name}: grey values {low:g}..{high:g} (mode {image.mode}); convert it to 8 or 16 bits first")
+    return Image.fromarray(np.rint(values * scale).astype(np.uint8)).convert("RGB")
+
+
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)

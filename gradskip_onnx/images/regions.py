@@ -1,0 +1,40 @@
+"""Which pixels a segmentation is explained for: a mask or a point of the image, as weights on the scores' grid."""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.types import Array
+
+from .preprocess import Geometry, Size
+
+Point = tuple[float, float]  # x, y in pixels of the image
+Region = Array | Point
+
+
+def weigh(region: Region, geometry: Geometry, size: Size) -> Array:
+    """Pixel weights (rows, columns) of `size` for a region given in the pixels of the original image."""
+    weights = _mask(region, geometry, size) if isinstance(region, np.ndarray) else _point(region, geometry, size)
+    if not weights.any():
+        raise InputError("the region mask is empty where the model sees the image")
+    return weights
+
+
+def _mask(region: Array, geometry: Geometry, size: Size) -> Array:
+    if region.shape != geometry.image_size:
+        raise InputError(f"the region mask is {region.shape}, the image is {geometry.image_size} (rows, columns)")
+    (height, width), (x0, y0, x1, y1) = geometry.image_size, geometry.box
+    seen = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
+    mask = Image.fromarray((region != 0).astype(np.float32))
+    return np.asarray(mask.resize(size[::-1], Image.Resampling.BOX, box=seen), np.float32)
+
+
+def _point(region: Point, geometry: Geometry, size: Size) -> Array:
+    (x, y), (x0, y0, x1, y1) = region, geometry.box
+    if not (x0 <= x < x1 and y0 <= y < y1):
+        raise InputError(f"point {x:g},{y:g} is outside what the model sees: x {x0:g} to {x1:g}, y {y0:g} to {y1:g}")
+    weights = np.zeros(size, np.float32)
+    weights[int((y - y0) / (y1 - y0) * size[0]), int((x - x0) / (x1 - x0) * size[1])] = 1.0
+    return weights

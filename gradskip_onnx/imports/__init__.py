@@ -1,0 +1,1 @@
+"""Importing late: public names, and packages that may be missing."""

@@ -1,0 +1,1 @@
+"""From what a method needs to a graph that shows it."""

@@ -1,0 +1,191 @@
+"""From what a method needs to a model that shows it: chosen tensors as outputs, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.autodiff.emit import Emit, Sym
+from gradskip_onnx.autodiff.engine import backward
+from gradskip_onnx.autodiff.per_class_rows import RowEmit
+from gradskip_onnx.autodiff.rules.table import Rule
+from gradskip_onnx.autodiff.rulesets.choice import TRUE_GRADIENT, Rules
+from gradskip_onnx.autodiff.rulesets.gamma_rule import behind_embedding
+from gradskip_onnx.autodiff.rulesets.table import GRADIENT
+from gradskip_onnx.autodiff.scores.seeds import Seed, logit, named_seed
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.graph.architecture import Reading
+from gradskip_onnx.graph.layouts import axes_of
+from gradskip_onnx.graph.read.assemble import assemble
+from gradskip_onnx.graph.rewrite.mix_before_enlarging import OPERATORS, mix_before_enlarging
+from gradskip_onnx.graph.rewrite.prune_rows import prune_rows, wanted
+from gradskip_onnx.graph.rewrite.repeat_head import readable, repeat_head
+from gradskip_onnx.types import AUTOMATIC, Block, Instrumented, Needs, Source, TensorFact
+
+TARGET, REGION = "target", "region"
+DEFAULTS_IR = 4  # the first ONNX file version in which an input may have a default value
+VALUES = ("attention", "tokens_in", "tokens_out", "branch", "normed")
+OF: Mapping[str, slice] = {"": slice(0, 0), "first": slice(0, 1), "last": slice(-1, None), "all": slice(None)}
+WALKED = "walked"
+
+
+def build_plan(
+    source: Source,
+    reading: Reading,
+    needs: Needs,
+    *,
+    score: str | Seed = "logit",
+    rules: Rules = TRUE_GRADIENT,
+    keep: Sequence[str] = (),
+    simplify_forward: bool = True,
+    rows: bool = False,
+) -> Instrumented:
+    """A plan for `needs` that also keeps the outputs named; where no gradient is asked for, none is computed.
+
+    With `simplify_forward` the same numbers are reached by less arithmetic than the file asks for. A plan with `rows`
+    takes a single image and any number of targets, also where images share an axis with windows or heads.
+    """
+    architecture = reading.architecture
+    graph = reading.graph.copy()
+    blocks = {**{which: architecture.blocks[part] for which, part in OF.items()}, WALKED: _walked(graph, reading)}
+    values = _wanted(blocks, needs, "")
+    at = _wanted(blocks, needs, "_gradients") + [architecture.input] * needs.input_gradients
+    if needs.position and architecture.position:
+        values = list(dict.fromkeys([*values, architecture.position.before, architecture.position.after]))
+        at = list(dict.fromkeys([*at, architecture.position.after]))
+    heads = _heads(graph, reading) if needs.readout_gradients else {}
+    outputs = [*keep, architecture.logits, *values]
+    added, facts = _Added(), reading.facts
+    table = rules.table()
+    if simplify_forward and not heads and not needs.attention_relevance:
+        facts = _spare(graph, [*outputs, *at], facts, table)
+    if at or heads or needs.attention_relevance:
+        relevance = Rules(needs.attention_relevance).table() if needs.attention_relevance else {}
+        seen = replace(reading, facts=facts)
+        added = _differentiate(graph, seen, source.opset, at, heads, score, table, relevance, rows)
+        outputs += [added.chosen, *added.gradients.values(), *added.readouts.values(), *added.relevances.values()]
+    tensors = graph.tensors()
+    graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
+    for tensor in graph.outputs:
+        if tensor.name in reading.facts:  # files often leave the type of inner tensors out
+            fact = reading.facts[tensor.name]
+            tensor.dtype, tensor.shape = fact.dtype, list(fact.dims)
+    graph.cleanup().toposort()
+    return Instrumented(
+        model=_finish(graph, source, added.inputs),
+        folder=source.folder,
+        logits=architecture.logits,
+        values={name: name for name in values},
+        gradients=added.gradients,
+        readouts=added.readouts,
+        relevances=added.relevances,
+        target_input=TARGET if TARGET in added.inputs else None,
+        region_input=REGION if REGION in added.inputs else None,
+        target_output=added.chosen or None,
+    )
+
+
+def _spare(
+    graph: gs.Graph, shown: Sequence[str], facts: Mapping[str, TensorFact], table: Mapping[str, Rule]
+) -> Mapping[str, TensorFact]:
+    """Rewrite the forward pass so that what is shown takes less arithmetic; the facts as they are then."""
+    if all(behind_embedding(table.get(op)) is GRADIENT.get(op) for op in OPERATORS):
+        facts = mix_before_enlarging(graph, shown, facts)
+    return prune_rows(graph, shown, facts)
+
+
+def _wanted(blocks: Mapping[str, Sequence[Block]], needs: Needs, suffix: str) -> list[str]:
+    """Tensors of the blocks that `needs` asks for, each once."""
+    return list(
+        dict.fromkeys(getattr(block, kind) for kind in VALUES for block in blocks[getattr(needs, kind + suffix)])
+    )
+
+
+def _walked(graph: gs.Graph, reading: Reading) -> Sequence[Block]:
+    """The blocks from the last one of which the score reads a patch down to the second, or the first if it is alone."""
+    blocks = reading.architecture.blocks
+    last = blocks[-1]
+    read = wanted(graph, [reading.architecture.logits], reading.facts).get(last.tokens_out)
+    unread = (
+        read is not None
+        and read.axis == axes_of(last.output_layout).index("n")
+        and set(range(read.start, read.stop)) <= set(last.special)
+    )
+    reached = blocks[:-1] if unread and len(blocks) > 1 else blocks
+    return reached[1:] if len(blocks) > 2 else reached  # of two blocks the last may have no gradient at its patches
+
+
+Heads = Mapping[str, tuple[str, Mapping[str, TensorFact]]]  # attention of a block -> scores, facts on what was added
+
+
+def _heads(graph: gs.Graph, reading: Reading) -> Heads:
+    """The head repeated behind every block whose tokens it can read."""
+    architecture = reading.architecture
+    return {block.attention: repeat_head(graph, architecture, reading.facts, block) for block in readable(architecture)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """What the backward pass added to a graph: inputs with their defaults, and names of outputs."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    gradients: Mapping[str, str] = field(default_factory=dict)
+    readouts: Mapping[str, str] = field(default_factory=dict)
+    relevances: Mapping[str, str] = field(default_factory=dict)
+    chosen: str = ""
+
+
+def _differentiate(
+    graph: gs.Graph, reading: Reading, opset: Mapping[str, int], at: Sequence[str], heads: Heads,
+    score: str | Seed, table: Mapping[str, Rule], relevance: Mapping[str, Rule], rows: bool,
+) -> _Added:  # fmt: skip
+    """Append the choice of the class and the backward pass; all heads get the gradient of the model's own scores."""
+    architecture, facts = reading.architecture, dict(reading.facts)
+    for _, written in heads.values():
+        facts |= written
+    build_seed = score if callable(score) else named_seed(architecture, score)
+    emit = (RowEmit if rows else Emit)(graph, facts, opset["ai.onnx"])
+    logits = emit.sym(architecture.logits)
+    target = _input(emit, TARGET, TensorFact((None,), np.dtype(np.int64)))
+    inputs = {TARGET: np.full(1, AUTOMATIC, np.int64)}
+    region = None
+    if architecture.task == "segmentation":
+        region = _input(emit, REGION, TensorFact((None, *logits.dims[2:]), np.dtype(np.float32)))
+        inputs[REGION] = np.full((1, 1, 1), AUTOMATIC, np.float32)
+    if isinstance(emit, RowEmit):
+        target, region = emit.per_row(target), region and emit.per_row(region)
+    seed, chosen = build_seed(emit, logits, target, region)
+    found = backward(emit, of=architecture.logits, seed=seed, at=at, rules=table) if at else {}
+    own = {name: backward(emit, of=of, seed=seed, at=[name], rules=table)[name] for name, (of, _) in heads.items()}
+    attention = [block.attention for block in architecture.blocks] if relevance else []
+    one = logit(emit, logits, target, region)[0] if relevance else seed
+    handed = backward(emit, of=architecture.logits, seed=one, at=attention, rules=relevance) if relevance else {}
+    return _Added(
+        inputs=inputs,
+        gradients={name: sym.name for name, sym in found.items()},
+        readouts={name: sym.name for name, sym in own.items()},
+        relevances={name: sym.name for name, sym in handed.items()},
+        chosen=chosen.name,
+    )
+
+
+def _input(emit: Emit, name: str, fact: TensorFact) -> Sym:
+    """A new graph input; its default value is added when the graph is finished."""
+    if any(tensor.name == name for tensor in emit.graph.inputs):
+        raise InputError(f"the model already has an input called {name!r}; rename it first")
+    tensor = gs.Variable(name, fact.dtype, [None] * len(fact.dims))
+    emit.graph.inputs.append(tensor)
+    return Sym(emit, tensor, fact.dtype, fact.dims)
+
+
+def _finish(graph: gs.Graph, source: Source, inputs: Mapping[str, Any]) -> onnx.ModelProto:
+    """The finished model. An initialiser of the same name is how ONNX gives an input a default value."""
+    model = assemble(graph)
+    model.ir_version = max(source.model.ir_version, DEFAULTS_IR)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in inputs.items())
+    return model

@@ -1,0 +1,58 @@
+"""Attention rollout: attention and skip paths of all blocks multiplied."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from gradskip_onnx.autodiff.scores.seeds import logit
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.passes import Passes
+from gradskip_onnx.methods.table import Cost, Method, method
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+
+from .all_tokens import FUSIONS, BlockAttention
+from .readout import first_block, start, walk
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutOptions:
+    heads: str = option("mean", "how the heads become one", choices=tuple(FUSIONS))
+    start: int = option(1, "number of the first block that takes part", low=1)
+
+    def __post_init__(self) -> None:
+        check("rollout", self)
+
+
+def rollout(trace: Trace, architecture: Architecture, options: RolloutOptions, passes: Passes) -> Relevance:
+    """J = Â^L ... Â^start, rows of Â = Ā + I divided by their sums; the row of the class token, patches only."""
+    fuse = FUSIONS[options.heads]
+
+    def back_through(whole: BlockAttention, row: Array) -> Array:
+        shared = row / (1 + whole.sums(fuse, whole.attention))
+        return np.asarray(shared + whole.carried(shared, fuse, whole.attention))
+
+    row = start(trace, architecture, passes)
+    stop = first_block(options.start, architecture, "rollout")
+    found = walk(trace, architecture, row, stop, back_through)
+    return Relevance(
+        read_only(found.reshape(architecture.blocks[stop].grid)),
+        "rollout",
+        asdict(options),
+        {"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
+    )
+
+
+ROLLOUT = method(
+    Method(
+        name="rollout",
+        summary="attention and skip paths of all blocks multiplied",
+        reference="Abnar and Zuidema, Quantifying Attention Flow in Transformers, ACL 2020",
+        options=RolloutOptions,
+        needs=lambda _: Needs(attention="all", tokens_out_gradients="last"),
+        run=rollout,
+        cost=lambda _: Cost(1, 0, "and back through the head, to see which tokens it reads"),
+        seed=lambda _: logit,
+    )
+)

@@ -1,0 +1,55 @@
+"""Transformer attribution ("Chefer1"): relevance of attention weighted by its gradient, multiplied over the blocks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.passes import Passes
+from gradskip_onnx.methods.table import Cost, Method, method
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+
+from .all_tokens import BlockAttention
+from .chefer2 import weighted
+from .readout import first_block, start, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Chefer1Options:
+    start: int = option(1, "number of the first block that takes part; the paper's evaluations begin at 2", low=1)
+
+    def __post_init__(self) -> None:
+        check("chefer1", self)
+
+
+def chefer1(trace: Trace, architecture: Architecture, options: Chefer1Options, passes: Passes) -> Relevance:
+    """The row of the class token in (I + C^L) ... (I + C^start), C = mean over the heads of relu(G * R).
+
+    G is the gradient at the attention, R its relevance.
+    """
+
+    def back_through(whole: BlockAttention, row: Array) -> Array:
+        return row + whole.carried(row, weighted, whole.relevance, whole.gradient)
+
+    row = start(trace, architecture, passes)
+    stop = first_block(options.start, architecture, "chefer1")
+    found = walk(trace, architecture, row, stop, back_through)
+    return Relevance(
+        read_only(found.reshape(architecture.blocks[stop].grid)),
+        "chefer1",
+        asdict(options),
+        {"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
+    )
+
+
+CHEFER1 = method(
+    Method(
+        name="chefer1",
+        summary="relevance of attention weighted by its gradient, multiplied over the blocks",
+        reference="Chefer, Gur and Wolf, Transformer Interpretability Beyond Attention Visualization, CVPR 2021",
+        options=Chefer1Options,
+        needs=lambda _: Needs(attention_gradients="all", tokens_out_gradients="last", attention_relevance="chefer1"),
+        run=chefer1,
+        cost=lambda _: Cost(1, 2, at_once=2, note="the second backward pass carries relevance"),
+    )
+)

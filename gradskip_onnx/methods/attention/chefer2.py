@@ -1,0 +1,58 @@
+"""Generic attention explainability ("Chefer2"): attention weighted by its gradient, added up over the blocks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.passes import Passes
+from gradskip_onnx.methods.table import Method, method, one_backward
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+
+from .all_tokens import BlockAttention
+from .readout import first_block, start, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Chefer2Options:
+    start: int = option(1, "number of the first block that takes part", low=1)
+
+    def __post_init__(self) -> None:
+        check("chefer2", self)
+
+
+def weighted(A: Array, G: Array) -> Array:
+    """E = mean over the heads of relu(G * A)."""
+    return np.asarray(np.maximum(G * A, 0).mean(axis=0))
+
+
+def chefer2(trace: Trace, architecture: Architecture, options: Chefer2Options, passes: Passes) -> Relevance:
+    """R <- R + E R over the blocks, from R = I: the row of the class token in (I + E^L) ... (I + E^start)."""
+
+    def back_through(whole: BlockAttention, row: Array) -> Array:
+        return row + whole.carried(row, weighted, whole.attention, whole.gradient)
+
+    row = start(trace, architecture, passes)
+    stop = first_block(options.start, architecture, "chefer2")
+    found = walk(trace, architecture, row, stop, back_through)
+    return Relevance(
+        read_only(found.reshape(architecture.blocks[stop].grid)),
+        "chefer2",
+        asdict(options),
+        {"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
+    )
+
+
+CHEFER2 = method(
+    Method(
+        name="chefer2",
+        summary="attention weighted by its gradient, added up over the blocks",
+        reference="Chefer, Gur and Wolf, Generic Attention-model Explainability, ICCV 2021",
+        options=Chefer2Options,
+        needs=lambda _: Needs(attention="all", attention_gradients="all", tokens_out_gradients="last"),
+        run=chefer2,
+        cost=one_backward,
+    )
+)

@@ -1,0 +1,80 @@
+"""Transition Attention Maps: the states of a chain over the blocks, weighed by an integrated gradient of the last."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.passes import Passes
+from gradskip_onnx.methods.table import Cost, Method, method
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+
+from .all_tokens import FUSIONS, BlockAttention
+from .readout import first_block, handed_down, start, walk
+
+LAST_GRADIENT = Needs(attention_gradients="last")  # of the scaled images nothing else is looked at
+
+
+@dataclass(frozen=True, slots=True)
+class TamOptions:
+    steps: int = option(20, "images between the zero image and the image, both included", low=2)
+    start: int = option(0, "number of the first block that takes part; 0: a third of them are left out", low=0)
+
+    def __post_init__(self) -> None:
+        check("tam", self)
+
+
+def tam(trace: Trace, architecture: Architecture, options: TamOptions, passes: Passes) -> Relevance:
+    """s = Ā^L[cls]; s <- s Ā^l + s for l = L-1 ... start; the map is s * W, W from the last attention's gradients."""
+    mean, blocks = FUSIONS["mean"], architecture.blocks
+    stop = first_block(options.start or len(blocks) // 3 + 1, architecture, "tam")
+
+    def back_through(whole: BlockAttention, state: Array) -> Array:
+        moved = whole.carried(state, mean, whole.attention)
+        return moved if whole.block is blocks[-1] else moved + state
+
+    row = start(trace, architecture, passes)
+    state = walk(trace, architecture, row, stop, back_through)
+    weight = BlockAttention(trace, blocks[-1]).carried(
+        row, _positive, _integrated(trace, architecture, options, passes)
+    )
+    for at in range(len(blocks) - 1, stop, -1):
+        weight = handed_down(weight, blocks[at], blocks[at - 1], divide=False)
+    found = state * BlockAttention(trace, blocks[stop]).patches(weight)
+    return Relevance(
+        read_only(found.reshape(blocks[stop].grid)),
+        "tam",
+        asdict(options),
+        {"tokens_read": float((row > 0).sum()), "start_block": float(stop + 1), "sum": float(found.sum())},
+    )
+
+
+def _integrated(trace: Trace, architecture: Architecture, options: TamOptions, passes: Passes) -> Array:
+    """D = mean over the steps of dy(a x)/dA^L, a from 0 to 1; the class is that of the whole image."""
+    last = architecture.blocks[-1].attention
+    shares = np.linspace(0, 1, options.steps, dtype=np.float32)
+    images = shares[:, None, None, None] * trace.input
+    total = np.zeros(trace.values[last].shape)
+    for scaled in passes.traces(images, LAST_GRADIENT):
+        total += scaled.gradients[last]
+    return total / options.steps
+
+
+def _positive(D: Array) -> Array:
+    """The mean over the heads, after the relu."""
+    return np.asarray(np.maximum(D, 0).mean(axis=0))
+
+
+TAM = method(
+    Method(
+        name="tam",
+        summary="a chain of attention states, weighed by the integrated gradient of the last attention",
+        reference="Yuan et al., Explaining Information Flow Inside Vision Transformers Using Markov Chain, 2021",
+        options=TamOptions,
+        needs=lambda _: Needs(attention="all", tokens_out_gradients="last"),
+        run=tam,
+        cost=lambda options: Cost(1 + options.steps, options.steps, "backward passes end at the last attention"),
+    )
+)

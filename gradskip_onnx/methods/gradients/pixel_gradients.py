@@ -1,0 +1,143 @@
+"""Gradients at the pixels: times the image, integrated from a blank image, or averaged over noisy ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.passes import Passes
+from gradskip_onnx.methods.table import Cost, Method, method, one_backward, one_pass
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+
+ABSOLUTE_HELP = "take absolute values before the channels are added up"
+PIXELS = Needs(input_gradients=True)
+AT_ONCE = 8  # altered images held at a time
+
+
+@dataclass(frozen=True, slots=True)
+class InputGradientOptions:
+    absolute: bool = option(False, ABSOLUTE_HELP)
+
+    def __post_init__(self) -> None:
+        check("input-x-gradient", self)
+
+
+@dataclass(frozen=True, slots=True)
+class IntegratedOptions:
+    steps: int = option(50, "points of the integral", low=1, high=1000)
+    absolute: bool = option(False, ABSOLUTE_HELP)
+
+    def __post_init__(self) -> None:
+        check("integrated-gradients", self)
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothOptions:
+    samples: int = option(50, "how many noisy images", low=1)
+    noise: float = option(0.15, "standard deviation of the noise", low=0.0)
+    unit: str = option("range", "unit of the noise: the image's own range, or 1", choices=("range", "one"))
+    absolute: bool = option(True, "take the absolute value of each gradient")
+    seed: int = option(0, "of the noise", low=0)
+
+    def __post_init__(self) -> None:
+        check("smoothgrad", self)
+
+
+def input_x_gradient(trace: Trace, architecture: Architecture, options: InputGradientOptions) -> Relevance:
+    """sum over the channels of x * dy/dx."""
+    product = trace.input.astype(np.float64) * gradient_at_pixels(trace, architecture)
+    return _relevance("input-x-gradient", product, options)
+
+
+def integrated_gradients(
+    trace: Trace, architecture: Architecture, options: IntegratedOptions, passes: Passes
+) -> Relevance:
+    """sum over the channels of x * (integral over a from 0 to 1 of dy(a x)/dx), by Gauss-Legendre."""
+    nodes, weights = np.polynomial.legendre.leggauss(options.steps)
+    shares = ((1 + nodes) / 2).astype(trace.input.dtype)
+    total = np.zeros(trace.input.shape)
+    images = (share * trace.input for share in shares)
+    for weight, gradient in zip(weights / 2, _gradients(images, architecture, passes), strict=True):
+        total += weight * gradient
+    return _relevance("integrated-gradients", trace.input * total, options)
+
+
+def smoothgrad(trace: Trace, architecture: Architecture, options: SmoothOptions, passes: Passes) -> Relevance:
+    """Mean over the samples of dy/dx at x + noise, or of its absolute value; summed over the channels."""
+    x = trace.input
+    width = options.noise * (float(np.ptp(x)) if options.unit == "range" else 1.0)
+    rng = np.random.default_rng(options.seed)
+    images = ((x + width * rng.standard_normal(x.shape)).astype(x.dtype) for _ in range(options.samples))
+    total = np.zeros(x.shape)
+    for gradient in _gradients(images, architecture, passes):
+        total += np.abs(gradient) if options.absolute else gradient
+    return _relevance("smoothgrad", total / options.samples, options)
+
+
+def _gradients(images: Iterator[Array], architecture: Architecture, passes: Passes) -> Iterator[Array]:
+    """Gradients at the pixels of each image, a few images at a time."""
+    held: list[Array] = []
+    for image in images:
+        held.append(image)
+        if len(held) == AT_ONCE:
+            yield from (gradient_at_pixels(seen, architecture) for seen in passes.traces(np.stack(held), PIXELS))
+            held = []
+    if held:
+        yield from (gradient_at_pixels(seen, architecture) for seen in passes.traces(np.stack(held), PIXELS))
+
+
+def gradient_at_pixels(trace: Trace, architecture: Architecture) -> Array:
+    gradient = trace.gradients[architecture.input].astype(np.float64)
+    if not np.isfinite(gradient).all():
+        raise UnsupportedModelError(
+            "not-finite", "the gradient at the pixels holds NaN or infinity; use another method"
+        )
+    return gradient
+
+
+def _relevance(name: str, values: Array, options: Any) -> Relevance:
+    """Values (channels, height, width), added up over the channels."""
+    scores = (np.abs(values) if options.absolute else values).sum(axis=0)
+    return Relevance(read_only(scores), name, asdict(options), {"sum": float(scores.sum())})
+
+
+INPUT_X_GRADIENT = method(
+    Method(
+        name="input-x-gradient",
+        summary="the image times its gradient",
+        reference="Shrikumar et al., Not Just a Black Box, 2016",
+        options=InputGradientOptions,
+        needs=lambda _: PIXELS,
+        run=one_pass(input_x_gradient),
+        cost=one_backward,
+    )
+)
+
+INTEGRATED_GRADIENTS = method(
+    Method(
+        name="integrated-gradients",
+        summary="the image times its gradient, averaged on the way from a blank image",
+        reference="Sundararajan, Taly and Yan, Axiomatic Attribution for Deep Networks, ICML 2017",
+        options=IntegratedOptions,
+        needs=lambda _: Needs(),
+        run=integrated_gradients,
+        cost=lambda options: Cost(1 + options.steps, options.steps),
+    )
+)
+
+SMOOTHGRAD = method(
+    Method(
+        name="smoothgrad",
+        summary="gradient at the pixels, averaged over noisy images",
+        reference="Smilkov et al., SmoothGrad: removing noise by adding noise, 2017",
+        options=SmoothOptions,
+        needs=lambda _: Needs(),
+        run=smoothgrad,
+        cost=lambda options: Cost(1 + options.samples, options.samples),
+    )
+)

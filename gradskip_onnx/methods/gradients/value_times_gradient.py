@@ -1,0 +1,46 @@
+"""Value times gradient where the image enters a model: at its pixels, or at the tokens behind the positional embedding.
+
+Under rules that share relevance, this product is the relevance of what it is read at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from gradskip_onnx.methods.patches import Patches
+from gradskip_onnx.types import Architecture, Array, Block, Needs, Trace
+
+from .pixel_gradients import PIXELS, gradient_at_pixels
+
+READ_HELP = "where relevance is read: at the pixels, or at the tokens behind the positional embedding"
+READS: Mapping[str, Needs] = {
+    "pixels": PIXELS,
+    "tokens": Needs(position=True, tokens_in="first", tokens_in_gradients="first"),
+}
+NO_POSITION = "the model adds no positional embedding: tokens are read where they enter the first block"
+
+
+def relevance_map(trace: Trace, architecture: Architecture, read: str) -> tuple[Array, tuple[str, ...]]:
+    """The sum over the channels of value * gradient, (H, W) or on the grid of the first block; and what to know of it.
+
+    Patches only: what special tokens, the positional embedding and biases got is left out.
+    """
+    if read == "pixels":
+        return at_pixels(trace, architecture), ()
+    tokens = Patches(trace, entrance(architecture))
+    found = (tokens.value("tokens_in") * tokens.gradient("tokens_in")).sum(axis=1)
+    return found.reshape(architecture.grid), () if architecture.position else (NO_POSITION,)
+
+
+def at_pixels(trace: Trace, architecture: Architecture) -> Array:
+    """(H, W)."""
+    return np.asarray((trace.input.astype(np.float64) * gradient_at_pixels(trace, architecture)).sum(axis=0))
+
+
+def entrance(architecture: Architecture) -> Block:
+    """The first block as if it began behind the positional embedding, where there is one."""
+    first, position = architecture.blocks[0], architecture.position
+    return replace(first, tokens_in=position.after, special=position.special) if position else first

@@ -1,0 +1,1 @@
+"""GradSkip and gradskip+."""

@@ -1,0 +1,290 @@
+"""GradSkip: relevance carried back block by block, split between attention and skip path by gradients.
+
+Buratti et al., "Gradient-Skipping Relevance Propagation for Efficient Explainability of Vision Transformers"; the
+equations as implemented, and what each option answers, are in docs/gradskip.md. A, G, R, W are the paper's symbols:
+attention, gradient of the score at the tokens of a block, relevance, weighted attention. T is the paper's O: tokens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.patches import AttentionGroup, Patches, norms
+from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
+from gradskip_onnx.methods.threads import side_by_side
+from gradskip_onnx.methods.windows import cell_shares, cells
+from gradskip_onnx.types import Architecture, Array, BlockFacts, Needs, Relevance, Trace, Which, read_only
+
+from .gates import GATES, share
+from .gini import GINI, chunks
+from .heads import Heads, weigh
+from .quartiles import EVERY, FOCUS, QUARTERS, restrict
+from .route import Route, route
+
+READINGS: Mapping[str, str] = {"output": "tokens_out", "input": "tokens_in", "branch": "branch"}  # what T and G are
+
+GUARDS: Mapping[str, str] = {
+    "zero_rows": "rows of the weighted attention were zero: those tokens kept their relevance",
+    "uniform_flow": "blocks had no gradient flow: all heads got the same flow",
+    "empty_heads": "heads attended to no patch: their Gini was taken as 0",
+    "uniform_heads": "blocks had neither flow nor sparsity: all heads got the same weight",
+    "even_gates": "gates were undefined: half went through the branch, half through the skip path",
+    "uniform_cells": "cells of a stage change had no weight: their relevance was spread evenly",
+    "uniform_start": "starts had a gradient but no gradient times token: all tokens started equal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GradSkipOptions:
+    """The switches; the defaults are the literal reading of the paper."""
+
+    alpha: float = option(0.5, "share of gradient flow in the head weights, the rest is sparsity", low=0.0, high=1.0)
+    gamma: float = option(0.25, "heads with less than this share of the strongest flow are dropped", low=0.0, high=1.0)
+    eps: float = option(1e-12, "the paper's small constant", low=1e-300, high=1e-3)
+    tokens: str = option(
+        "output", "which tokens are read: a block's output, input or attention branch", choices=tuple(READINGS)
+    )
+    gate: str = option(
+        "output", "what the skip path is weighed against: tokens, block or attention", choices=tuple(GATES)
+    )
+    start: int = option(0, "number of the block to start at; 0: the last one with a gradient at its patches", low=0)
+    steps: int = option(-1, "blocks to go back through, 0: none; -1: all but the first, as printed", low=-1)
+    flow: str = option(
+        "tokens", "gradient of the head flow: at the tokens read or the input", choices=("tokens", "input")
+    )
+    gini: str = option("head", "sparsity over a whole head, or the mean over its rows", choices=("head", "row"))
+    heads: str = option("all", "heads used: all, or a quarter, the most focused first", choices=(EVERY, *QUARTERS))
+    focus: str = option("gini", "what `heads` ranks them by", choices=tuple(FOCUS))
+    weight: str = option("query", "whose gradient weighs the attention", choices=("query", "key"))
+    renorm_rows: bool = option(False, "make attention rows sum to 1 again after special tokens are dropped")
+    rescale: bool = option(True, "bring the gradients of all blocks to the same norm (no effect on the map)")
+    conserve: bool = option(True, "restore the sum of relevance after each block (no effect on the map)")
+    stages: str = option("all", "stages propagated through, or one start for each", choices=("all", "last", "each"))
+    transition: str = option("uniform", "how a finer stage shares a cell's relevance", choices=("uniform", "gradient"))
+
+    def __post_init__(self) -> None:
+        check("gradskip", self)
+
+
+def needs(options: GradSkipOptions) -> Needs:
+    """The tokens read and their gradients, and what the gate, the heads and the head flow look at on the way."""
+    reading, moves = READINGS[options.tokens], options.steps != 0
+    by_branch, by_attention = moves and options.gate == "branch", moves and options.gate == "attention"
+    printed = (options.start, options.steps, options.stages, options.transition) == (0, -1, "all", "uniform")
+    which: Which = "walked" if printed and reading != "tokens_in" else "all"
+
+    def of(wanted: bool) -> Which:
+        return which if wanted else ""
+
+    return Needs(
+        attention=of(moves),
+        tokens_in=of(moves or reading == "tokens_in"),
+        tokens_out=of(reading == "tokens_out" or by_branch),
+        branch=of(reading == "branch" or by_attention),
+        tokens_in_gradients=of(reading == "tokens_in" or (moves and options.flow == "input")),
+        tokens_out_gradients=of(reading == "tokens_out" or by_branch),
+        branch_gradients=of(reading == "branch" or by_attention),
+    )
+
+
+def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions) -> Relevance:
+    """Scores on the finest grid reached; non-negative, sum 1."""
+    walk = _Walk.of(trace, architecture, options)
+    path, events, facts, focus = walk.path, walk.events, [], []
+    R = path.starts[path.first] * walk.initial(path.first)
+    drift = 0.0
+    steps = walk.steps(range(path.first, path.stop, -1))
+    for at in range(path.first, path.stop, -1):
+        step = steps[at]
+        before = R.sum()
+        R = walk.back_through(at, step, R)
+        facts.append(step.facts)
+        focus.append(step.focus)
+        events.update(step.events)
+        drift = max(drift, abs(float(R.sum() / before - 1)))
+        if options.conserve:
+            R = R * (before / (R.sum() + options.eps))
+        if path.enters_stage(at):
+            R = walk.refine(at, R)
+        if at - 1 in path.starts:
+            R = R + path.starts[at - 1] * walk.initial(at - 1)
+    if not np.isfinite(R).all():
+        raise UnsupportedModelError("not-finite", "relevance left the range of float64; check the model's weights")
+    grid = architecture.blocks[max(path.stop, path.lowest)].grid
+    checks = {"start_block": path.first + 1, "steps": len(facts), "sum": float(R.sum()), "drift": drift}
+    if options.heads != EVERY and focus:
+        checks["focus"] = float(np.mean(focus))
+    return Relevance(
+        scores=read_only(R.reshape(grid)),
+        method="gradskip",
+        options=asdict(options),
+        checks=checks | {name: float(events[name]) for name in GUARDS},
+        blocks=tuple(facts),
+        notes=(*path.notes, *(f"{events[name]} {text}" for name, text in GUARDS.items() if events[name])),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """What a block does to any relevance."""
+
+    groups: Sequence[AttentionGroup]
+    facts: BlockFacts
+    events: Counter[str]
+    focus: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sizes:
+    """Of each patch of one block: |T_i|, |G_i|, and sum_k |G_ik| |T_ik|."""
+
+    T: Array
+    G: Array
+    mass: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Walk:
+    """One run: the arrays of each block, the gradient scales, the path to take and the guarded events so far."""
+
+    blocks: tuple[Patches, ...]
+    options: GradSkipOptions
+    sizes: tuple[_Sizes, ...]  # with G rescaled by lambda
+    path: Route
+    events: Counter[str]
+
+    @classmethod
+    def of(cls, trace: Trace, architecture: Architecture, options: GradSkipOptions) -> _Walk:
+        blocks = tuple(Patches(trace, block) for block in architecture.blocks)
+        reading = READINGS[options.tokens]
+        numbers = sum(block.tokens(reading).size for block in blocks if block.shown(reading))
+        sizes = side_by_side(partial(_sizes, reading), blocks, numbers)
+        # einsum: for a long vector BLAS would start threads, which go on spinning and take the cores from others
+        whole = np.array([np.sqrt(np.einsum("n,n->", size.G, size.G)) for size in sizes])
+        mass = np.array([size.mass.sum() for size in sizes])
+        shown = [block.shown(reading) for block in blocks]
+        scales = whole[shown].mean() / (whole + options.eps) if options.rescale else np.ones(len(blocks))
+        rescaled = tuple(_Sizes(s.T, by * s.G, by * s.mass) for s, by in zip(sizes, scales, strict=True))
+        return cls(blocks, options, rescaled, route(architecture, whole, mass, options), Counter())
+
+    def initial(self, at: int) -> Array:
+        """R_i = sum_k |G_ik| |T_ik|, divided by its sum."""
+        R = self.sizes[at].mass
+        if R.sum() == 0:
+            self.events["uniform_start"] += 1
+            R = np.ones_like(R)
+        return np.asarray(R / R.sum())
+
+    def steps(self, way: Sequence[int]) -> dict[int, _Step]:
+        """What each block on the way does."""
+        numbers = sum(self.blocks[at].attention_size for at in way)
+        groups = side_by_side(self.attention_groups, way, numbers)
+        ginis = GINI[self.options.gini]([[group.attention for group in some] for some in groups])
+        steps = side_by_side(lambda job: self.step(*job), list(zip(way, groups, ginis, strict=True)), numbers)
+        return dict(zip(way, steps, strict=True))
+
+    def attention_groups(self, at: int) -> Sequence[AttentionGroup]:
+        found = self.blocks[at].attention_groups()
+        if self.options.renorm_rows:
+            found = [replace(group, attention=_renormalised(group.attention)) for group in found]
+        return found
+
+    def step(self, at: int, groups: Sequence[AttentionGroup], gini: Array) -> _Step:
+        """The heads and the gate of a block."""
+        events: Counter[str] = Counter()
+        heads = self.heads(at, groups, gini, events)
+        gate = share(GATES[self.options.gate](self.blocks, at, READINGS[self.options.tokens]), events)
+        index = self.blocks[at].block.index
+        facts = BlockFacts(index, _floats(heads.weights), _floats(heads.flow), _floats(heads.gini), gate)
+        return _Step(groups, facts, events, heads.focus)
+
+    def back_through(self, at: int, step: _Step, R: Array) -> Array:
+        """b W^T R + (1 - b) R."""
+        gate = step.facts.gate
+        return gate * self.through_attention(step, self.sizes[at], R) + (1 - gate) * R
+
+    def heads(self, at: int, groups: Sequence[AttentionGroup], gini: Array, events: Counter[str]) -> Heads:
+        options, at_patches = self.options, self.sizes[at].G
+        if options.flow == "input":
+            at_patches = norms(self.blocks[at].raw_gradient("tokens_in"))
+        at_keys = [group.at_keys(at_patches) for group in groups]
+        numbers = {"alpha": options.alpha, "gamma": options.gamma, "eps": options.eps}
+        attention = [group.attention for group in groups]
+        found = weigh(attention, at_keys, **numbers, sparsity=gini, events=events)
+        return restrict(found, attention, options.heads, options.focus, events)
+
+    def through_attention(self, step: _Step, sizes: _Sizes, R: Array) -> Array:
+        """W^T R with W_ij = (sum_q omega_q A_qij) |G_i| |T_j|, rows normalised; a zero row becomes the identity's.
+
+        A key m of reduced attention stands for the tokens j of its window: A_ij = A_im / side^2. W is then never
+        written out: its row sums need the window means of |T_j|, its transpose spreads a key's relevance over j.
+        """
+        weights = np.array(step.facts.head_weights)
+        columns = sizes.T * (sizes.G if self.options.weight == "key" else 1.0)
+        alive = sizes.G > 0 if self.options.weight == "query" else np.ones(len(R), dtype=bool)
+        spread, empty = np.zeros_like(R), np.zeros(len(R), dtype=bool)
+
+        def received(group: AttentionGroup, at_keys: Array, rows: slice) -> Array:
+            query = group.queries[rows]
+            mixed = np.einsum("h,hij->ij", weights, group.attention[:, rows])
+            # |G_i| > 0 cancels in the row normalisation
+            sums = np.where(alive[query], np.einsum("ij,j->i", mixed, at_keys), 0.0)
+            empty[query] = zero = sums == 0
+            return np.asarray(np.einsum("i,ij->j", np.where(zero, 0.0, R[query] / np.where(zero, 1.0, sums)), mixed))
+
+        for group in step.groups:
+            heads, queries, keys = group.attention.shape
+            parts = list(chunks(queries, heads * keys))
+            some = side_by_side(partial(received, group, group.at_keys(columns)), parts, group.attention.size)
+            spread += group.from_keys(np.sum(some, axis=0))
+        self.events["zero_rows"] += int(empty.sum())
+        return np.asarray(columns * spread + np.where(empty, R, 0.0))
+
+    def refine(self, at: int, R: Array) -> Array:
+        """Relevance of the first block of a stage, spread over the finer grid of the block before it."""
+        coarse, fine = self.blocks[at].block.grid, self.blocks[at - 1].block.grid
+        if fine[0] < coarse[0] or fine[1] < coarse[1]:
+            where = f"block {self.blocks[at].block.index}: tokens go from {fine} to {coarse}"
+            raise UnsupportedModelError("grid-mismatch", f"{where}, a later stage must be coarser; try stages=last")
+        cell = cells(coarse, fine)
+        weights = np.ones(len(cell))
+        if self.options.transition == "gradient":
+            weights = self.sizes[at - 1].mass
+        shares, empty = cell_shares(weights, cell, len(R))
+        self.events["uniform_cells"] += empty
+        return np.asarray(R[cell] * shares)
+
+
+def _sizes(reading: str, block: Patches) -> _Sizes:
+    if not block.shown(reading):  # not walked through
+        return _Sizes(*np.zeros((3, block.block.grid[0] * block.block.grid[1])))
+    return _Sizes(norms(block.tokens(reading)), norms(block.raw_gradient(reading)), block.abs_product(reading))
+
+
+def _renormalised(A: Array) -> Array:
+    sums = A.sum(axis=2, dtype=np.float64, keepdims=True)
+    return np.asarray(A / np.where(sums == 0, 1.0, sums))
+
+
+def _floats(values: Array) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+GRADSKIP = method(
+    Method(
+        name="gradskip",
+        summary="relevance carried back through weighted attention and gated skip paths",
+        reference="Buratti et al., Gradient-Skipping Relevance Propagation, as printed",
+        options=GradSkipOptions,
+        needs=needs,
+        run=one_pass(gradskip),
+        cost=one_backward,
+    )
+)

@@ -1,0 +1,123 @@
+"""GradSkip+: relevance split exactly between skip path and branch, read at the middle blocks and at the pixels.
+
+With attention, the spread of the norms and the gates of the activations held constant every block is linear. One
+backward pass then carries relevance through all skip paths, branches and heads at once, token by token and with its
+sign; the gates, head weights and weighted attention of GradSkip are estimates of these shares. Equations, reasons and
+figures are in docs/gradskip_plus.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+
+import numpy as np
+
+from gradskip_onnx.autodiff.rulesets.choice import Rules
+from gradskip_onnx.autodiff.scores.log_odds import LogOdds
+from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.methods.gradients.value_times_gradient import at_pixels
+from gradskip_onnx.methods.masking.enlarge import half_pixel
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.patches import Patches
+from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
+from gradskip_onnx.types import Architecture, Array, Block, Grid, Needs, Relevance, Trace, read_only
+
+FROM, TO = 1 / 6, 2 / 3  # of the depth: where relevance has left the class token and still lies on objects
+
+
+@dataclass(frozen=True, slots=True)
+class GradSkipPlusOptions:
+    """The defaults are the method; each switch takes one part of it away."""
+
+    against: str = option(
+        "others", "what the class must stand above: all other classes, or nothing", choices=("others", "nothing")
+    )
+    share: float = option(0.75, "how much of the other classes counts; 1: the log-odds of the class", low=0.0, high=1.0)
+    rules: str = option(
+        "conservative",
+        "of what is differentiated: tokens alone, or attention, norms and gates too",
+        choices=("conservative", "gradient"),
+    )
+    gamma_conv: float = option(100.0, "gamma of the patch embedding, by conservative rules", low=0.0)
+    first: int = option(0, "number of the first block whose input is read; 0: the one after a sixth of all", low=0)
+    last: int = option(0, "number of the last block whose input is read; 0: the one before the last third", low=0)
+    pixels: bool = option(True, "read at the pixels as well, as much as at the blocks together")
+    agree: float = option(10.0, "weight of the geometric mean of the two, where both speak for the class", low=0.0)
+
+    def __post_init__(self) -> None:
+        check("gradskip+", self)
+
+
+def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlusOptions) -> Relevance:
+    """(H, W): M + P + agree sqrt(M+ P+), M of the middle blocks and P of the pixels; negative speaks against."""
+    blocks = middle(architecture.blocks, options)
+    size = architecture.input_dims[1:]
+    scores = of_blocks(trace, blocks, size)
+    if options.pixels:
+        M, P = scores, at_pixels(trace, architecture)
+        scores = M + P + options.agree * np.sqrt(np.maximum(M, 0) * np.maximum(P, 0))
+    if not scores.any():
+        raise UnsupportedModelError("zero-gradient", "no relevance reaches the patches; try another target or method")
+    total = np.abs(scores).sum()
+    checks = {"first_block": blocks[0].index + 1, "last_block": blocks[-1].index + 1, "sum": float(scores.sum())}
+    return Relevance(
+        scores=read_only(scores),
+        method="gradskip+",
+        options=asdict(options),
+        checks=checks | {"negative_share": float((total - scores.sum()) / (2 * total))},
+    )
+
+
+def middle(blocks: Sequence[Block], options: GradSkipPlusOptions) -> Sequence[Block]:
+    """The blocks whose input is read: of 12 the third to the eighth."""
+    count = len(blocks)
+    low = options.first - 1 if options.first else round(FROM * count)
+    high = options.last or max(round(TO * count), low + 1)
+    if not low < high <= count:
+        given = f"first={options.first}, last={options.last}"
+        raise InputError(f"gradskip+ options first, last: got {given}; blocks {low + 1} to {high} of {count} are none")
+    return blocks[low:high]
+
+
+def of_blocks(trace: Trace, blocks: Sequence[Block], size: Grid) -> Array:
+    """The mean over the blocks of R_i = <t_i, g_i> at their inputs, between the centres of patches."""
+    sums: dict[Grid, Array] = defaultdict(lambda: np.zeros(()))  # a grid is enlarged once, not once for each block
+    for block in blocks:
+        patches = Patches(trace, block)
+        R = np.einsum("nd,nd->n", patches.value("tokens_in"), patches.gradient("tokens_in"), dtype=np.float64)
+        sums[block.grid] = sums[block.grid] + R.reshape(block.grid)
+    return np.asarray(sum(spread(R, size) for R in sums.values()) / len(blocks))
+
+
+def spread(R: Array, size: Grid) -> Array:
+    """Relevance of tokens between their centres and with its sum kept (exactly so where the grids divide)."""
+    down, across = (half_pixel(new, old) for new, old in zip(size, R.shape, strict=True))
+    rows = np.einsum("yr,rc->yc", down, R) * (R.size / prod(size))  # einsum: BLAS would leave its threads spinning
+    return np.asarray(np.einsum("yc,xc->yx", rows, across))
+
+
+def needs(options: GradSkipPlusOptions) -> Needs:
+    return Needs(tokens_in="all", tokens_in_gradients="all", input_gradients=options.pixels)
+
+
+def rules(options: GradSkipPlusOptions) -> Rules:
+    """The gamma rule at the patch embedding is one of the conservative rules; what is read at blocks never meets it."""
+    return Rules(options.rules, (("gamma_conv", options.gamma_conv),) if options.rules == "conservative" else ())
+
+
+GRADSKIP_PLUS = method(
+    Method(
+        name="gradskip+",
+        summary="exact split between skip paths and branches, at the middle blocks and the pixels",
+        reference="this project, docs/gradskip_plus.md; after Buratti et al., and Ali et al. 2022",
+        options=GradSkipPlusOptions,
+        needs=needs,
+        run=one_pass(gradskip_plus),
+        cost=one_backward,
+        rules=rules,
+        seed=lambda options: LogOdds(options.share) if options.against == "others" else None,
+    )
+)

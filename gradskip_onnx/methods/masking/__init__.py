@@ -1,0 +1,1 @@
+"""Methods that hide parts of the image and ask the model again."""

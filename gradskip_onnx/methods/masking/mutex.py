@@ -1,0 +1,143 @@
+"""MUTEX: attention as a network of patches; the model reads those that are central by 54 ways of counting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from gradskip_onnx.methods.attention.readout import first_block
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.passes import Passes
+from gradskip_onnx.methods.patches import Patches
+from gradskip_onnx.methods.table import Cost, Method, method
+from gradskip_onnx.methods.windows import cells
+from gradskip_onnx.types import Architecture, Array, Block, Needs, Relevance, Trace, read_only
+
+from .token_masks import ask, mean_score
+
+SMALL = 1e-8  # added to the standard deviation it divides by
+HEADS: Mapping[str, Callable[[Array], Array]] = {
+    "min": lambda A: A.min(axis=0),
+    "max": lambda A: A.max(axis=0),
+    "sum": lambda A: A.sum(axis=0, dtype=np.float64),
+}
+DIRECTIONS = ("in", "out")
+
+
+def entropy(C: Array) -> Array:
+    """- sum_l q log q with q = C / sum_l C, 0 log 0 = 0."""
+    total = C.sum(axis=0)
+    q = np.divide(C, total, out=np.zeros_like(C), where=total > 0)
+    return np.asarray(-(q * np.log(np.where(q > 0, q, 1.0))).sum(axis=0))
+
+
+def spread(C: Array) -> Array:
+    """The standard deviation of a sample; one layer has none."""
+    return np.asarray(C.std(axis=0, ddof=1)) if len(C) > 1 else np.zeros(C.shape[1])
+
+
+def moment(C: Array, order: int) -> Array:
+    """mean((C - m)^order) / mean((C - m)^2)^(order / 2), 0 for a constant."""
+    mean = C.mean(axis=0)
+    power = np.square(C - mean).mean(axis=0)
+    alive = power > np.square(np.finfo(C.dtype).eps * mean)  # else the differences are rounding
+    above = ((C - mean) ** order).mean(axis=0)
+    return np.asarray(np.divide(above, power ** (order / 2), out=np.zeros_like(mean), where=alive))
+
+
+def kurtosis(C: Array) -> Array:
+    """Excess kurtosis; 0 for a constant."""
+    fourth = moment(C, 4)
+    return np.asarray(np.where(fourth > 0, fourth - 3, 0.0))
+
+
+# Over the layers, (L, n) -> (n,).
+STATISTICS: Mapping[str, Callable[[Array], Array]] = {
+    "entropy": entropy,
+    "max": lambda C: C.max(axis=0),
+    "min": lambda C: C.min(axis=0),
+    "sum": lambda C: C.sum(axis=0),
+    "std": spread,
+    "sum over std": lambda C: C.sum(axis=0) / (spread(C) + SMALL),
+    "median": lambda C: np.sort(C, axis=0)[(len(C) - 1) // 2],  # the lower of two
+    "skewness": lambda C: moment(C, 3),
+    "kurtosis": kurtosis,
+}
+MASKS = len(HEADS) * len(DIRECTIONS) * len(STATISTICS)
+
+
+@dataclass(frozen=True, slots=True)
+class MutexOptions:
+    """The defaults are those of the reference."""
+
+    min_cut: float = option(0.01, "attention below this share of a block's largest is taken as 0", low=0.0, high=1.0)
+    ratio: float = option(0.5, "share of the patches below the threshold of a mask", low=1e-6, high=1.0)
+    start: int = option(1, "number of the first block looked at", low=1)
+    seed: int = option(0, "seed of the noise where pixels are masked", low=0)
+
+    def __post_init__(self) -> None:
+        check("mutex", self)
+
+
+def mutex(trace: Trace, architecture: Architecture, options: MutexOptions, passes: Passes) -> Relevance:
+    """R_j = sum_m p_m M_mj / max(sum_m M_mj, 1)."""
+    keep = masks(trace, architecture, options)
+    p, notes = ask(trace, architecture, keep, passes, options.seed)
+    return Relevance(
+        scores=read_only(mean_score(p, keep).reshape(architecture.grid)),
+        method="mutex",
+        options=asdict(options),
+        checks={"masks": float(len(keep)), "kept": float(keep.mean()), "uncovered": float((~keep.any(axis=0)).sum())},
+        notes=notes,
+    )
+
+
+def masks(trace: Trace, architecture: Architecture, options: MutexOptions) -> Array:
+    """(54, n) booleans: for each head operator, direction and statistic the patches at or above its threshold."""
+    blocks = architecture.blocks[first_block(options.start, architecture, "mutex") :]
+    found = []
+    for merge in HEADS.values():
+        layers = [_centrality(trace, block, merge, options.min_cut, architecture.grid) for block in blocks]
+        for C in np.stack(layers, axis=1):  # (2, L, n)
+            found += [_upper(statistic(C), options.ratio) for statistic in STATISTICS.values()]
+    return np.stack(found)
+
+
+def _centrality(
+    trace: Trace, block: Block, merge: Callable[[Array], Array], min_cut: float, grid: tuple[int, int]
+) -> Array:
+    """(2, n): what each patch receives and what it gives, on the finest grid.
+
+    Under reduction a key stands for side^2 patches, A_ij = A_im / side^2; between windows there is no attention.
+    """
+    groups = Patches(trace, block).attention_groups()
+    merged = [merge(group.attention).astype(np.float64) for group in groups]
+    least = min_cut * max(float(B.max()) for B in merged)
+    received, given = np.zeros((2, block.grid[0] * block.grid[1]))
+    for group, B in zip(groups, merged, strict=True):
+        kept = np.where(least <= B, B, 0.0)
+        received += group.from_keys(kept.sum(axis=0))
+        given[group.queries] += kept.sum(axis=1)
+    return np.stack([received, given])[:, cells(block.grid, grid)]
+
+
+def _upper(values: Array, ratio: float) -> Array:
+    threshold = np.sort(values)[math.ceil(len(values) * ratio) - 1]
+    return np.asarray(values >= threshold)
+
+
+MUTEX = method(
+    Method(
+        name="mutex",
+        summary="the model reads the patches that are central in its attention, by 54 ways of counting",
+        reference="Marchetti, Traini, Ursino and Virgili, Multiplex Network-Based Representation of Vision "
+        "Transformers for Visual Explainability, Neural Computing and Applications 37, 2025",
+        options=MutexOptions,
+        needs=lambda _: Needs(attention="all", tokens_in="first"),
+        run=mutex,
+        cost=lambda _: Cost(1 + MASKS, 0, "all but one with about half of the patches"),
+    )
+)

@@ -1,0 +1,78 @@
+"""RISE: the mean of random masks, each weighed by the probability of the class when the image is seen through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.passes import Passes
+from gradskip_onnx.methods.table import Cost, Method, method
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+
+from .enlarge import half_pixel
+
+AT_ONCE = 32  # masks held at a time
+
+
+@dataclass(frozen=True, slots=True)
+class RiseOptions:
+    """The defaults are those of the comparisons in the TIS and GradSkip papers."""
+
+    masks: int = option(4000, "number of random masks", low=1)
+    cells: int = option(8, "cells of a mask along each side", low=1)
+    keep: float = option(0.1, "probability that a cell is seen", low=1e-6, high=1.0)
+    seed: int = option(0, "seed of the masks; the same for all images", low=0)
+
+    def __post_init__(self) -> None:
+        check("rise", self)
+
+
+def rise(trace: Trace, architecture: Architecture, options: RiseOptions, passes: Passes) -> Relevance:
+    """1 / (N keep) sum_i p_i m_i at the pixels; masked pixels are 0 in normalised space, the mean colour."""
+    size = architecture.input_dims[1:]
+    total, probabilities = np.zeros(size), []
+    for masks in drawn(options, size):
+        images = (masks[:, None] * trace.input).astype(trace.input.dtype)
+        p = passes.probabilities(images)
+        total += np.tensordot(p, masks, axes=1)
+        probabilities.append(p)
+    return Relevance(
+        scores=read_only(total / (options.masks * options.keep)),
+        method="rise",
+        options=asdict(options),
+        checks={"masks": float(options.masks), "mean_probability": float(np.concatenate(probabilities).mean())},
+    )
+
+
+def drawn(options: RiseOptions, size: tuple[int, int]) -> Iterator[Array]:
+    """Batches (M, H, W) of masks in 0 ... 1.
+
+    A grid of cells is enlarged to one cell more than the image, so that a crop at a random place hides where cells
+    begin; enlarged by reflection, as in the reference.
+    """
+    rng = np.random.default_rng(options.seed)
+    cell = [-(-side // options.cells) for side in size]
+    down, across = (half_pixel((options.cells + 1) * side, options.cells, mirrored=True) for side in cell)
+    for start in range(0, options.masks, AT_ONCE):
+        masks = []
+        for _ in range(min(AT_ONCE, options.masks - start)):
+            seen = (rng.random((options.cells, options.cells)) < options.keep).astype(np.float64)
+            y, x = (int(rng.integers(0, side)) for side in cell)
+            masks.append(down[y : y + size[0]] @ seen @ across[x : x + size[1]].T)
+        yield np.stack(masks).astype(np.float32)
+
+
+RISE = method(
+    Method(
+        name="rise",
+        summary="random masks, weighed by the probability of the class behind each",
+        reference="Petsiuk, Das and Saenko, RISE: Randomized Input Sampling for Explanation, BMVC 2018",
+        options=RiseOptions,
+        needs=lambda _: Needs(),
+        run=rise,
+        cost=lambda options: Cost(1 + options.masks),
+    )
+)

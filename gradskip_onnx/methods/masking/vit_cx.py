@@ -1,0 +1,147 @@
+"""ViT-CX: feature maps of the last block, clustered to masks, weighed by what each does to the probability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from gradskip_onnx.imports.optional import needed
+from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.passes import Passes
+from gradskip_onnx.methods.patches import Patches
+from gradskip_onnx.methods.table import Cost, Method, method
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+
+from .enlarge import half_pixel
+
+AT_ONCE = 16  # masks held at a time; each asks for two images
+TYPICAL = 70  # clusters of ViT-B on ImageNet, by the cost its comparisons report
+
+
+@dataclass(frozen=True, slots=True)
+class VitCxOptions:
+    """The defaults are those of the reference."""
+
+    distance: float = option(0.1, "maps closer than this (1 - cosine) are one mask", low=0.0, high=2.0)
+    noise: float = option(0.1, "standard deviation of what stands in for masked pixels", low=0.0)
+    seed: int = option(0, "seed of the noise", low=0)
+
+    def __post_init__(self) -> None:
+        check("vit-cx", self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maps:
+    """Feature maps (d, rows, columns) seen at the size of the image, where they are never all held at once."""
+
+    values: Array
+    down: Array
+    across: Array
+
+    @classmethod
+    def of(cls, values: Array, size: tuple[int, int]) -> Maps:
+        down, across = (half_pixel(new, old) for new, old in zip(size, values.shape[1:], strict=True))
+        return cls(values, down, across)
+
+    def large(self) -> Iterator[Array]:
+        """Batches (M, H, W)."""
+        for start in range(0, len(self.values), AT_ONCE):
+            yield self.down @ self.values[start : start + AT_ONCE] @ self.across.T
+
+    def range(self) -> tuple[Array, Array]:
+        """The minimum and the span of each enlarged map; a flat map has the span 0."""
+        ends = [(part.min(axis=(1, 2)), part.max(axis=(1, 2))) for part in self.large()]
+        low, high = (np.concatenate(side) for side in zip(*ends, strict=True))
+        return low, high - low
+
+    def products(self) -> tuple[Array, Array]:
+        """Inner products of the enlarged maps, and their sums: <U a, U b> = a (U^T U) b, U^T U being separable."""
+        gram = (self.down.T @ self.down) @ self.values @ (self.across.T @ self.across)
+        flat = self.values.reshape(len(self.values), -1)
+        weights = np.outer(self.down.sum(axis=0), self.across.sum(axis=0)).ravel()
+        return flat @ gram.reshape(len(flat), -1).T, flat @ weights
+
+
+def vit_cx(trace: Trace, architecture: Architecture, options: VitCxOptions, passes: Passes) -> Relevance:
+    """1/K sum_i s_i M_i / sum_j M_j at the pixels, s_i = p(x M_i + e_i (1 - M_i)) - p(x + e_i (1 - M_i)) + p(x)."""
+    size, block = architecture.input_dims[1:], architecture.blocks[-1]
+    features = Patches(trace, block).value("normed").T.reshape(-1, *block.grid)
+    masks = clustered(Maps.of(features, size), options.distance)
+    (whole,) = passes.probabilities(trace.input[None])
+    rng = np.random.default_rng(options.seed)
+    weighed, covered = np.zeros(size), np.zeros(size)
+    low, span = masks.range()
+    start = 0
+    for large in masks.large():
+        part = slice(start, start + len(large))
+        start += len(large)
+        M = _scaled(large, low[part, None, None], span[part, None, None])
+        noise = options.noise * rng.standard_normal((len(M), *trace.input.shape))
+        gap = noise * (1 - M[:, None])
+        both = np.concatenate([trace.input * M[:, None] + gap, trace.input + gap]).astype(trace.input.dtype)
+        seen, disturbed = np.split(passes.probabilities(both), 2)
+        weighed += np.tensordot(seen - disturbed + whole, M, axes=1)
+        covered += M.sum(axis=0)
+    scores = np.divide(weighed, covered, out=np.zeros(size), where=covered > 0) / len(masks.values)
+    return Relevance(
+        scores=read_only(scores),
+        method="vit-cx",
+        options=asdict(options),
+        checks={"masks": float(len(masks.values)), "uncovered": float((covered == 0).mean())},
+    )
+
+
+def clustered(maps: Maps, distance: float) -> Maps:
+    """One map for each cluster: the sum of its members after each was brought to 0 ... 1."""
+    low, span = maps.range()
+    labels = _labels(_distances(maps, low, span), distance)
+    scale = np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)  # flat maps are masks of nothing
+    brought = (maps.values - low[:, None, None]) * scale[:, None, None]
+    sums = np.zeros((labels.max() + 1, *maps.values.shape[1:]))
+    np.add.at(sums, labels, brought)  # enlarging is linear and keeps constants, so it can wait
+    return Maps(sums, maps.down, maps.across)
+
+
+def _distances(maps: Maps, low: Array, span: Array) -> Array:
+    """1 - cosine of the enlarged maps after each was brought to 0 ... 1 (which its span does not change)."""
+    gram, sums = maps.products()
+    pixels = len(maps.down) * len(maps.across)
+    centred = gram - np.outer(low, sums) - np.outer(sums, low) + np.outer(low, low) * pixels
+    norms = np.sqrt(np.maximum(np.diag(centred), 0)) * (span > 0)
+    scale = np.outer(norms, norms)
+    cosine = np.divide(centred, scale, out=np.zeros_like(centred), where=scale > 0)
+    np.fill_diagonal(cosine, 1.0)
+    return np.asarray(np.maximum(1 - (cosine + cosine.T) / 2, 0))
+
+
+def _labels(distances: Array, threshold: float) -> Array:
+    """Complete linkage; two clusters become one if all their members are closer than the threshold.
+
+    Clusters are numbered by their first members, so that each gets the same noise whatever SciPy calls it.
+    """
+    if len(distances) == 1:
+        return np.zeros(1, int)
+    hierarchy, distance = needed("scipy.cluster.hierarchy"), needed("scipy.spatial.distance")
+    tree = hierarchy.linkage(distance.squareform(distances, checks=False), "complete")
+    below = np.nextafter(threshold, -np.inf)  # SciPy also joins at the threshold itself
+    _, first, named = np.unique(hierarchy.fcluster(tree, below, "distance"), return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[named])
+
+
+def _scaled(large: Array, low: Array, span: Array) -> Array:
+    return np.asarray(np.divide(large - low, span, out=np.zeros_like(large), where=span > 0))
+
+
+VIT_CX = method(
+    Method(
+        name="vit-cx",
+        summary="clustered feature maps, weighed by what each does to the probability of the class",
+        reference="Xie et al., ViT-CX: Causal Explanation of Vision Transformers, IJCAI 2023",
+        options=VitCxOptions,
+        needs=lambda _: Needs(normed="last"),
+        run=vit_cx,
+        cost=lambda _: Cost(2 + 2 * TYPICAL, 0, "two for each cluster of feature maps; about 70 clusters in ViT-B"),
+    )
+)

@@ -1,0 +1,93 @@
+"""Weights read where they lie: stored tensors of files as arrays over mapped memory, one map a file.
+
+Nothing is copied, pages that nobody reads are never fetched, and every session of a model shares the same pages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from gradskip_onnx.errors import ModelError
+from gradskip_onnx.types import Array
+
+if TYPE_CHECKING:
+    import onnx
+
+LARGE = 1 << 12  # bytes; shapes, axes and scales stay in the model, where ONNX Runtime can read them ahead of a run
+# ONNX's numbers for the element types that NumPy has too, and that lie in a file as they do in memory.
+KINDS: dict[int, str] = {
+    1: "<f4", 2: "|u1", 3: "|i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "|b1", 10: "<f2", 11: "<f8", 12: "<u4",
+    13: "<u8",
+}  # fmt: skip
+EXTERNAL = 1  # TensorProto.EXTERNAL
+
+_maps: WeakValueDictionary[tuple[Any, ...], Array] = WeakValueDictionary()  # while an array of theirs is in use
+
+
+@dataclass(frozen=True, slots=True)
+class WeightLocation:
+    """Where a stored tensor lies: the file, as its model names it, and the bytes in it."""
+
+    name: str
+    location: str
+    offset: int
+    kind: str
+    dims: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return prod(self.dims) * np.dtype(self.kind).itemsize
+
+    def array(self, folder: Path | None) -> Array:
+        """The value, from a file in `folder`; it cannot be written to."""
+        whole = bytes_of((folder or Path()) / self.location)
+        if self.offset < 0 or self.offset + self.size > len(whole):
+            raise ModelError(
+                f"tensor {self.name!r} should be {self.size} bytes of {self.location} from byte {self.offset} on, "
+                f"which has {len(whole)}; the file is cut short, or belongs to another model"
+            )
+        found = np.asarray(whole[self.offset : self.offset + self.size])
+        return found.view(self.kind).reshape(self.dims)
+
+
+def bytes_of(path: Path) -> Array:
+    """A whole file, (size,) uint8, mapped once however often it is asked for."""
+    state = path.stat()
+    key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
+    found = _maps.get(key)
+    if found is None:
+        found = _maps[key] = np.memmap(path, np.uint8, "r") if state.st_size else np.empty(0, np.uint8)
+    return found
+
+
+def weight_location(tensor: onnx.TensorProto) -> WeightLocation | None:
+    """Where a large tensor lies; None if it is in the model itself, is small, or of a type that NumPy does not have."""
+    if not lies_elsewhere(tensor) or tensor.data_type not in KINDS:
+        return None
+    entry = {item.key: item.value for item in tensor.external_data}
+    offset = entry.get("offset", "0")
+    found = WeightLocation(
+        name=tensor.name,
+        location=entry.get("location", ""),
+        offset=int(offset) if offset.isdecimal() else -1,
+        kind=KINDS[tensor.data_type],
+        dims=tuple(tensor.dims),
+    )
+    return found if found.size > LARGE else None
+
+
+def lies_elsewhere(tensor: onnx.TensorProto) -> bool:
+    """Whether the value of a tensor is in a file."""
+    return bool(tensor.data_location == EXTERNAL)
+
+
+def weight_bytes(model: onnx.ModelProto) -> int:
+    """Bytes of weights of a model, wherever they lie; `ByteSize` of the whole fails above 2 GiB."""
+    stored = ((weight_location(tensor), tensor) for tensor in model.graph.initializer)
+    return sum(len(tensor.raw_data) if place is None else place.size for place, tensor in stored)

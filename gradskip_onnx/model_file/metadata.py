@@ -1,0 +1,42 @@
+"""What a file says about itself in its metadata, under our own key."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.types import Source
+
+KEY = "gradskip_onnx"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """All of it may be missing."""
+
+    preprocess: Preprocess | None = None
+    labels: tuple[str, ...] = ()
+    forward_outputs: tuple[str, ...] | None = None  # outputs that are not ours; None: all are the model's own
+    warnings: tuple[str, ...] = ()
+
+
+def read_metadata(source: Source) -> Metadata:
+    """Read the description; a file is untrusted, so what cannot be used becomes a warning."""
+    text = next((entry.value for entry in source.model.metadata_props if entry.key == KEY), None)
+    if text is None:
+        return Metadata()
+    try:
+        document = json.loads(text)
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise ValueError(f"format {FORMAT} is expected; written by another version?")
+        stored = document.get("preprocess")
+        preprocess = None if stored is None else Preprocess.from_dict(stored)
+        labels = tuple(str(label) for label in document.get("labels") or ())
+        outputs = document.get("forward_outputs")
+        forward = None if outputs is None else tuple(str(name) for name in outputs)
+    except (ValueError, TypeError, RecursionError, InputError) as broken:
+        return Metadata(warnings=(f"metadata {KEY!r} of {source.name} was ignored: {broken}",))
+    return Metadata(preprocess, labels, forward)

@@ -1,0 +1,107 @@
+"""More passes about the image of a trace: what a method that asks again gets its answers from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradskip_onnx.autodiff.rulesets.choice import Rules
+from gradskip_onnx.autodiff.scores.seeds import Seed
+from gradskip_onnx.errors import ModelError
+from gradskip_onnx.instrument.pass_request import PassRequest
+from gradskip_onnx.runtime.session import Session
+from gradskip_onnx.types import Array, Needs, Trace
+
+if TYPE_CHECKING:
+    from gradskip_onnx.graph.shorten.shorten import Short
+
+AT_ONCE = 32  # images of a forward pass
+GRADIENTS_AT_ONCE = 8  # of a pass whose tensors are looked at: they must be held
+
+
+Run = Callable[[Array, Sequence[int | None], Sequence[Array] | None, PassRequest], list[Trace]]
+Progress = Callable[[int], None]  # told, after each batch, how many passes it was
+Shorten = Callable[[Trace], "tuple[Short, Session]"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExtraPasses:
+    """`methods.Passes` for one image: the class is that of the trace, the pixels are those it explains."""
+
+    run: Run
+    trace: Trace
+    region: Array | None
+    request: PassRequest
+    shorten: Shorten
+    progress: Progress | None = None
+
+    def probabilities(self, images: Array) -> Array:
+        return self._pooled(_softmax(self._logits(images)))
+
+    def scores(self, images: Array) -> Array:
+        return self._pooled(self._logits(images))
+
+    def traces(
+        self, images: Array, needs: Needs | None = None, rules: Rules | None = None, score: Seed | None = None
+    ) -> Iterator[Trace]:
+        own = self.request
+        request = PassRequest(needs or own.needs, score or own.score, rules or own.rules)
+        return self._passes(images, request, GRADIENTS_AT_ONCE)
+
+    def pixels(self) -> Array | None:
+        """As the seed of the score has it: the region, else the pixels predicted as the class, else all."""
+        if self.trace.logits.ndim == 1:
+            return None
+        chosen = self.trace.logits.argmax(axis=0) == self.trace.target if self.region is None else self.region
+        return (chosen if chosen.any() else np.ones_like(chosen)).astype(np.float32)
+
+    def without_tokens(self, keep: Array) -> Array:
+        """Sequences of one length share a batch."""
+        from gradskip_onnx.graph.shorten.shorten_proof import ask
+
+        short, session = self.shorten(self.trace)
+        tokens = self.trace.values[short.entrance.tokens_in]
+        counts = keep.sum(axis=1)
+        found = np.zeros(len(keep))
+        for count in np.unique(counts):
+            (same,) = np.nonzero(counts == count)
+            for start in range(0, len(same), AT_ONCE):
+                part = same[start : start + AT_ONCE]
+                logits = ask(session, short, np.stack([tokens[short.rows(row)] for row in keep[part]]))
+                if not np.isfinite(logits).all():
+                    raise ModelError(f"with {count} patches left the model's scores are not finite numbers")
+                found[part] = self._pooled(_softmax(logits.astype(np.float64)))
+                self._count(len(part))
+        return found
+
+    def _logits(self, images: Array) -> Array:
+        forward = PassRequest(Needs())
+        return np.stack([trace.logits for trace in self._passes(images, forward, AT_ONCE)]).astype(np.float64)
+
+    def _passes(self, images: Array, request: PassRequest, step: int) -> Iterator[Trace]:
+        pixels = self.pixels()
+        for start in range(0, len(images), step):
+            part = images[start : start + step]
+            regions = None if pixels is None else [pixels] * len(part)
+            yield from self.run(part, [self.trace.target] * len(part), regions, request)
+            self._count(len(part))
+
+    def _count(self, passes: int) -> None:
+        if self.progress is not None:
+            self.progress(passes)
+
+    def _pooled(self, values: Array) -> Array:
+        """(M, classes) or (M, classes, h, w) -> (M,): the class, over the pixels that the trace explains."""
+        of_class, weights = values[:, self.trace.target], self.pixels()
+        if weights is None:
+            return np.asarray(of_class)
+        return np.asarray((of_class * weights).sum(axis=(1, 2)) / weights.sum())
+
+
+def _softmax(logits: Array) -> Array:
+    """Over the class axis, the second."""
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

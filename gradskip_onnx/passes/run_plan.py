@@ -1,0 +1,108 @@
+"""Plan and images in, one `Trace` an image out: arrays in canonical order, whatever the model's own is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from gradskip_onnx.errors import ModelError
+from gradskip_onnx.graph.layouts import arrange
+from gradskip_onnx.runtime.session import Session
+from gradskip_onnx.types import AUTOMATIC, Architecture, Array, Plan, Trace, read_only
+
+
+def run_plan(
+    session: Session,
+    plan: Plan,
+    architecture: Architecture,
+    images: Array,
+    targets: Sequence[int | None] | None = None,
+    regions: Sequence[Array | None] | None = None,
+) -> list[Trace]:
+    """Run a batch (B, channels, H, W); a target of None is the predicted class, a region of None its pixels.
+
+    One image with several targets is passed forward once: their traces share its values, and every gradient has a row
+    for each of them. Whether a graph can do that is for `sharing` to know.
+    """
+    batch = len(images)
+    rows = len(targets or images)
+    feeds = {architecture.input: images if architecture.input_layout == "bchw" else images.transpose(0, 2, 3, 1)}
+    if plan.target_input is not None:
+        chosen = [AUTOMATIC if target is None else target for target in targets or [None] * batch]
+        feeds[plan.target_input] = np.array(chosen, np.int64)
+    if plan.region_input is not None and regions is not None:
+        size = next((region.shape for region in regions if region is not None), (1, 1))
+        empty = np.full(size, AUTOMATIC, np.float32)
+        feeds[plan.region_input] = np.stack([empty if region is None else region for region in regions])
+    shown = (plan.values, plan.gradients, plan.readouts, plan.relevances)
+    names = [plan.logits, *(output for part in shown for output in part.values())]
+    names += [plan.target_output] if plan.target_output else []
+    outputs = session.run(list(dict.fromkeys(names)), feeds)
+    logits = outputs[plan.logits].astype(np.float32)
+    if not np.isfinite(logits).all():
+        raise ModelError("the model's scores for this image are not finite numbers; its weights or input are unsound")
+    layouts = _layouts(architecture)
+    values = _canonical(plan.values, outputs, layouts, batch)
+    gradients, readouts, relevances = (_canonical(part, outputs, layouts, rows) for part in shown[1:])
+    explained = outputs[plan.target_output] if plan.target_output else _chosen(targets, logits)
+    seen = [_of_image(values, i) for i in range(batch)]
+    places = range(rows) if rows == batch else [0] * rows  # of the image that each row is about
+    return [
+        Trace(
+            input=read_only(images[i]),
+            logits=read_only(logits[i]),
+            target=int(explained[row]),
+            values=seen[i],
+            gradients=_of_image(gradients, row),
+            readouts=_of_image(readouts, row),
+            relevances=_of_image(relevances, row),
+        )
+        for row, i in enumerate(places)
+    ]
+
+
+def _of_image(arrays: Mapping[str, Array], i: int) -> Mapping[str, Array]:
+    return MappingProxyType({name: read_only(array[i]) for name, array in arrays.items()})
+
+
+def _chosen(targets: Sequence[int | None] | None, logits: Array) -> list[int]:
+    """The classes asked for, by number or place as the seeds have it; nothing is differentiated, no graph chooses."""
+    wanted = [AUTOMATIC if target is None else target for target in targets or [None] * len(logits)]
+    order = np.argsort(-_strength(logits), axis=1, kind="stable")
+    rows = np.broadcast_to(order, (len(wanted), order.shape[1]))
+    return [target if target >= 0 else int(row[-1 - target]) for target, row in zip(wanted, rows, strict=True)]
+
+
+def predicted(logits: Array) -> Array:
+    """The predicted class of each image; for segmentation the class with most predicted pixels."""
+    return np.asarray(_strength(logits).argmax(axis=1))
+
+
+def _strength(logits: Array) -> Array:
+    """(B, classes): logits, or how many pixels each class won."""
+    if logits.ndim == 2:
+        return logits
+    pixels = logits.argmax(axis=1).reshape(len(logits), -1)
+    return np.stack([np.bincount(row, minlength=logits.shape[1]) for row in pixels])
+
+
+def _layouts(architecture: Architecture) -> dict[str, str]:
+    """The layout of the image, of the tokens around the positional embedding and of all that a block names."""
+    layouts: dict[str, str] = {architecture.input: architecture.input_layout}
+    if architecture.position:
+        layouts |= dict.fromkeys(
+            (architecture.position.before, architecture.position.after), architecture.position.layout
+        )
+    for block in architecture.blocks:
+        layouts[block.attention] = block.attention_layout
+        layouts |= dict.fromkeys((block.tokens_in, block.branch, block.normed), block.tokens_layout)
+        layouts[block.tokens_out] = block.output_layout
+    return layouts
+
+
+def _canonical(
+    names: Mapping[str, str], outputs: Mapping[str, Array], layouts: Mapping[str, str], batch: int
+) -> dict[str, Array]:
+    return {name: arrange(outputs[output], layouts[name], batch) for name, output in names.items()}

@@ -1,0 +1,1 @@
+"""From images to explanations, one or many."""

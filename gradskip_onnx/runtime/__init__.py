@@ -1,0 +1,1 @@
+"""ONNX Runtime behind one door: devices, sessions, and errors in one line."""

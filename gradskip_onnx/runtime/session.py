@@ -1,0 +1,165 @@
+"""ONNX Runtime sessions: which device, which provider really runs, and errors a user can act on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradskip_onnx.errors import DeviceError, InputError, ModelError
+from gradskip_onnx.model_file.mapped_weights import WeightLocation, weight_location
+from gradskip_onnx.types import EMPTY, Array
+
+if TYPE_CHECKING:
+    import onnx
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
+LENT = "lent"  # where a tensor is said to lie whose value is handed over when the session is opened
+QUIET = 3  # errors only: ONNX Runtime warns about every input that has a default value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Session:
+    """An open model; `provider` is the one ONNX Runtime gave, not the one asked for."""
+
+    handle: Any
+    provider: str
+    warnings: tuple[str, ...] = ()
+    lent: tuple[Any, ...] = ()  # must live as long as the session: ONNX Runtime may read it where it is
+
+    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """The named outputs for these feeds."""
+        if not outputs:  # ONNX Runtime would take an empty list for all of them
+            return {}
+        try:
+            return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds)), strict=True))
+        except _runtime_errors() as failure:
+            raise InputError(f"ONNX Runtime could not run the model: {_first_line(failure)}") from failure
+
+
+@cache  # asked for every session, answered by looking into every folder of sys.path
+def installed_runtimes() -> tuple[str, ...]:
+    """The ONNX Runtime distributions present in this environment."""
+    return tuple(name for name in RUNTIMES if any(metadata.Distribution.discover(name=name)))
+
+
+def open_session(
+    model: onnx.ModelProto,
+    folder: Path | None = None,
+    device: str = "auto",
+    *,
+    lent: Mapping[str, Array] = EMPTY,
+    **how: Any,
+) -> Session:
+    """Open `model`; weights in files lie in `folder`, but for those in `lent`. `how` is as in `open_bytes`."""
+    places = [
+        place for tensor in model.graph.initializer if tensor.name not in lent and (place := weight_location(tensor))
+    ]
+    return open_bytes(model.SerializeToString(), places, folder, device, lent=lent, **how)
+
+
+def open_bytes(
+    model: bytes,
+    places: Sequence[WeightLocation] = (),
+    folder: Path | None = None,
+    device: str = "auto",
+    *,
+    require_device: bool = False,
+    threads: int | None = None,
+    optimise: bool = True,
+    low_memory: bool = False,
+    lent: Mapping[str, Array] = EMPTY,
+) -> Session:
+    """Open a written model on `device`: auto, cpu or cuda[:N]; `places` are those of its weights in files of `folder`.
+
+    With `low_memory` it takes little memory and time to open, and a little longer for each run. Without `optimise` the
+    model is also run as it is written.
+    """
+    ort = import_runtime()
+    providers, warnings = _providers(device, ort.get_available_providers(), require_device)
+    options = ort.SessionOptions()
+    options.log_severity_level = QUIET
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # after a run: NumPy needs the cores then
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    if low_memory or not optimise:
+        options.enable_cpu_mem_arena = False
+        options.enable_mem_pattern = False
+        options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of every weight
+    if not optimise:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED  # shapes first, then what they are of is freed
+    if folder is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+    held = [ort.OrtValue.ortvalue_from_numpy(value) for value in lent.values()]
+    if held:
+        options.add_external_initializers(list(lent), held)
+    if providers == [CPU]:
+        for place in places:
+            held.append(ort.OrtValue.ortvalue_from_numpy(place.array(folder)))
+            options.add_initializer(place.name, held[-1])  # is read in place, where external ones are copied
+    try:
+        handle = ort.InferenceSession(model, options, providers=providers)
+    except _runtime_errors() as failure:
+        raise ModelError(f"ONNX Runtime cannot load the model: {_first_line(failure)}") from failure
+    provider = handle.get_providers()[0]
+    if CUDA in _names(providers) and provider != CUDA:
+        message = f"CUDA could not be started, running on {provider}; see ONNX Runtime's CUDA requirements"
+        if require_device:
+            raise DeviceError(f"device {device!r} was required: {message}")
+        warnings = (*warnings, message)
+    return Session(handle, provider, warnings, tuple(held))
+
+
+def import_runtime() -> Any:
+    """ONNX Runtime, or how to get it."""
+    try:
+        import onnxruntime
+    except ImportError as missing:
+        raise DeviceError(
+            "ONNX Runtime is not installed; run: pip install 'gradskip-onnx[cpu]' (or 'gradskip-onnx[gpu]' for CUDA)"
+        ) from missing
+    return onnxruntime
+
+
+def _providers(device: str, available: Sequence[str], required: bool) -> tuple[list[Any], tuple[str, ...]]:
+    """The provider list for `device`, and what the user should know about it."""
+    wanted = re.fullmatch(r"(auto|cpu)|cuda(?::(\d+))?", device)
+    if wanted is None:
+        raise InputError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N")
+    both = installed_runtimes() == RUNTIMES
+    clash = (
+        "onnxruntime and onnxruntime-gpu are both installed and overwrite each other; uninstall both, then install one"
+    )
+    warnings = (clash,) if both else ()
+    if device == "cpu" or (device == "auto" and CUDA not in available):
+        return [CPU], warnings
+    if CUDA in available:
+        return [(CUDA, {"device_id": int(wanted[2] or 0)}), CPU], warnings
+    message = f"device {device!r} is not available (ONNX Runtime offers {', '.join(available)}); " + (
+        clash if both else "install 'gradskip-onnx[gpu]' in place of [cpu]"
+    )
+    if required:
+        raise DeviceError(message)
+    return [CPU], (*warnings, f"{message}; running on the CPU")
+
+
+def _names(providers: Sequence[Any]) -> set[str]:
+    return {p if isinstance(p, str) else p[0] for p in providers}
+
+
+def _runtime_errors() -> tuple[type[Exception], ...]:
+    """ONNX Runtime's own exception types; they share no parent but Exception."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    kinds = (getattr(state, name) for name in dir(state))
+    return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
+
+
+def _first_line(failure: Exception) -> str:
+    return str(failure).strip().splitlines()[0][:300]

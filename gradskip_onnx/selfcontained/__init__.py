@@ -1,0 +1,1 @@
+"""ONNX files that carry their own gradient graph."""

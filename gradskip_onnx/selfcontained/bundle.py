@@ -1,0 +1,186 @@
+"""The file that carries its gradient graph: forward graph, guarded backward graph and a description, in one ONNX file.
+
+Works on the finished protobuf and not on graphsurgeon's graph: a graphsurgeon subgraph stores every constant it reads
+anew, which would double the weights; in the protobuf the inner graph simply refers to those of the outer one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.graph.architecture import Reading
+from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.instrument.build_plan import build_plan
+from gradskip_onnx.model_file.mapped_weights import lies_elsewhere, weight_bytes
+from gradskip_onnx.model_file.metadata import FORMAT, KEY
+from gradskip_onnx.types import Architecture, Needs, Plan, Source
+from gradskip_onnx.version import __version__
+
+EXPLAIN = "explain"  # bool input, default true; false: only the forward pass is computed
+EVERYTHING = Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")
+LARGEST_INLINE = 1_500_000_000  # bytes of weights; a protobuf file ends at 2 GiB and the graph needs room too
+BLOCK_OUTPUTS = {"attention": "attention", "input": "tokens_in", "output": "tokens_out"}
+
+
+def annotate(
+    model: onnx.ModelProto,
+    *,
+    preprocess: Preprocess | None = None,
+    labels: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> onnx.ModelProto:
+    """Write a description into a model's metadata (in place); what stood there under our key is replaced."""
+    document = {
+        "format": FORMAT,
+        "preprocess": None if preprocess is None else preprocess.as_dict(),
+        "labels": list(labels),
+        "versions": {"gradskip-onnx": __version__, "onnx": onnx.__version__},
+        **(more or {}),
+    }
+    kept = {entry.key: entry.value for entry in model.metadata_props if entry.key != KEY}
+    helper.set_model_props(model, kept | {KEY: json.dumps(document, sort_keys=True)})
+    return model
+
+
+def assemble(
+    source: Source, reading: Reading, *, preprocess: Preprocess | None, labels: Sequence[str]
+) -> onnx.ModelProto:
+    """The whole file in memory: forward graph, named outputs, gradients behind the switch, description."""
+    own = [tensor.name for tensor in reading.graph.outputs]
+    plan = build_plan(
+        source, reading, EVERYTHING, keep=own, simplify_forward=False
+    )  # the forward pass stays as it was written
+    model = onnx.ModelProto()
+    model.CopyFrom(plan.model)
+    names = output_names(reading.architecture, plan)
+    _guard(model, plan, names)
+    for tensor, name in names["values"].items():
+        model.graph.node.append(helper.make_node("Identity", [tensor], [name], name=f"{name}/show"))
+    _rename_outputs(model, names["values"])
+    described = _describe(reading, names)
+    model.producer_name, model.producer_version = "gradskip-onnx", __version__
+    return annotate(model, preprocess=preprocess, labels=labels, more={"forward_outputs": own, **described})
+
+
+def output_names(architecture: Architecture, plan: Plan) -> dict[str, dict[str, str]]:
+    """Model tensor -> output name. A tensor two blocks share (output of one, input of the next) is shown once."""
+    values: dict[str, str] = {}
+    gradients: dict[str, str] = {}
+    for block in architecture.blocks:
+        stem = f"gradskip/block{block.index:02d}"
+        for word, field in BLOCK_OUTPUTS.items():
+            if getattr(block, field) in plan.values:
+                values.setdefault(getattr(block, field), f"{stem}/{word}")
+        gradients[block.tokens_out] = f"{stem}/gradient"
+    return {"values": values, "gradients": gradients}
+
+
+def _describe(reading: Reading, names: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The anatomy, in words a reader in any language can use."""
+    architecture = reading.architecture
+    blocks = [
+        asdict(block)
+        | {
+            "outputs": {word: names["values"][getattr(block, field)] for word, field in BLOCK_OUTPUTS.items()}
+            | {"gradient": names["gradients"][block.tokens_out]}
+        }
+        for block in architecture.blocks
+    ]
+    anatomy = {
+        "task": architecture.task,
+        "input": architecture.input,
+        "input_dims": list(architecture.input_dims),
+        "input_layout": architecture.input_layout,
+        "logits": architecture.logits,
+        "classes": architecture.classes,
+        "blocks": blocks,
+    }
+    return {"anatomy": anatomy, "target_output": "gradskip/target"}
+
+
+def _rename_outputs(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
+    for output in model.graph.output:
+        output.name = names.get(output.name, output.name)
+
+
+def _guard(model: onnx.ModelProto, plan: Plan, names: Mapping[str, Mapping[str, str]]) -> None:
+    """Move the backward pass into an `If`, so that feeding explain=false costs no more than the forward pass."""
+    graph = model.graph
+    shown = {plan.gradients[tensor]: name for tensor, name in names["gradients"].items()}
+    shown[str(plan.target_output)] = "gradskip/target"
+    inner = _needed_only_for(graph, set(shown))
+    inside = {node.name for node in inner}
+    outer = [node for node in graph.node if node.name not in inside]
+    types = {output.name: output.type.tensor_type.elem_type for output in graph.output}
+    # A dimension without a size follows the batch: the blank tensors are those of no image at all.
+    sizes = {output.name: [dim.dim_value for dim in output.type.tensor_type.shape.dim] for output in graph.output}
+    then = helper.make_graph(inner, "gradskip/backward", [], [_info(name, types[name]) for name in shown])
+    blanks = [
+        helper.make_node(
+            "Constant", [], [f"{name}/none"],
+            value=helper.make_tensor(f"{name}/none", types[name], sizes[name], b"", raw=True),
+        )
+        for name in shown
+    ]  # fmt: skip
+    otherwise = helper.make_graph(blanks, "gradskip/nothing", [], [_info(f"{n}/none", types[n]) for n in shown])
+    switch = helper.make_node(
+        "If", [EXPLAIN], list(shown.values()), name="gradskip/switch", then_branch=then, else_branch=otherwise
+    )
+    keep = onnx.GraphProto(node=[*outer, switch])
+    graph.ClearField("node")
+    graph.node.extend(keep.node)
+    _rename_outputs(model, shown)
+    graph.input.append(helper.make_tensor_value_info(EXPLAIN, onnx.TensorProto.BOOL, []))
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), EXPLAIN))
+
+
+def _needed_only_for(graph: onnx.GraphProto, wanted: set[str]) -> list[onnx.NodeProto]:
+    """The nodes that nothing but the outputs in `wanted` follows from, in order."""
+    needed = {output.name for output in graph.output} - wanted
+    only: list[onnx.NodeProto] = []
+    for node in reversed(graph.node):
+        if needed.isdisjoint(node.output):
+            only.insert(0, node)
+        else:
+            needed.update(node.input)
+    return only
+
+
+def _info(name: str, kind: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, None)
+
+
+def save(model: onnx.ModelProto, path: Path, *, folder: Path | None = None, force: bool = False) -> list[Path]:
+    """Write a model whole or not at all; weights go into a second file where one cannot hold them.
+
+    `folder` is where external weights of `model` lie now.
+    """
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already; choose another name or give --force")
+    external = any(lies_elsewhere(tensor) for tensor in model.graph.initializer)
+    apart = external or weight_bytes(model) > LARGEST_INLINE
+    if external:
+        onnx.load_external_data_for_model(model, str(folder))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".gradskip-") as scratch:
+            whole = Path(scratch) / path.name
+            onnx.save_model(model, whole, save_as_external_data=apart, location=f"{path.name}.data" if apart else None)
+            written = sorted(Path(scratch).iterdir(), key=lambda file: file == whole)  # the model file last
+            for file in written:
+                file.chmod(whole.stat().st_mode)  # onnx writes weight files for their owner alone
+                os.replace(file, path.parent / file.name)
+            return [path.parent / file.name for file in reversed(written)]
+    except OSError as failure:
+        raise InputError(f"{path} cannot be written: {failure.strerror or failure}") from failure
