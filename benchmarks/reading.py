@@ -70,7 +70,7 @@ def measure(path: Path) -> dict[str, float]:
 
     source = timed("load", load, path)
     reading = timed("read", read, source)
-    plan = timed("gradients", build_plan, source, reading, row.needs(row.options()))
+    plan = timed("gradients", build_plan, source, reading, row.needs(row.options(), reading.architecture))
     assert "torch" not in sys.modules
     return found | {"nodes": len(source.model.graph.node), "planned": len(plan.model.graph.node)}
 

@@ -10,7 +10,7 @@ from .options import json_option
 
 if TYPE_CHECKING:
     from gradskip_onnx.methods import Cost, Method
-    from gradskip_onnx.types import Needs
+    from gradskip_onnx.types import Architecture, Blocks
 
 FORMAT = 1
 
@@ -34,7 +34,7 @@ SEEN = {
     "readout_gradients": "gradient at each attention of its block's own score",
     "attention_relevance": "relevance of each attention",
 }
-BLOCKS = {"all": " (all blocks)", "first": " (first block)", "last": " (last block)"}
+DEPTH = 12  # blocks of the transformer for which the table says what a method reads
 
 
 @click.command(epilog=EXAMPLES)
@@ -59,7 +59,7 @@ def methods(name: str | None, as_json: bool) -> None:
     from .inspect_report import table
 
     cells = [
-        (row.name, passes(row.cost(chosen)), row.summary, listed(row.needs(chosen)), row.reference)
+        (row.name, passes(row.cost(chosen)), row.summary, listed(row, chosen), row.reference)
         for row in rows
         for chosen in [row.options()]
     ]
@@ -76,7 +76,7 @@ def _one(terminal: Any, row: Method) -> None:
     for label, text in (
         ("method", f"{row.name}: {row.summary}"),
         ("passes", " ".join(filter(None, (facts["passes"], f"({facts['note']})" if facts["note"] else "")))),
-        ("reads", listed(row.needs(row.options()))),
+        ("reads", listed(row, row.options())),
         ("rules", "" if facts["rules"] == "gradient" else f"{facts['rules']}, in place of the gradient"),
         ("from", row.reference),
     ):
@@ -102,7 +102,7 @@ def document(row: Method) -> dict[str, Any]:
         "forwards": cost.forwards,
         "backwards": cost.backwards,
         "note": cost.note,
-        "needs": reads(row.needs(chosen)),
+        "needs": reads(row, chosen),
         "rules": row.rules(chosen).name,
         "options": [
             {"name": each.name, "default": each.default, "type": type(each.default).__name__, **each.metadata}
@@ -116,21 +116,39 @@ def passes(cost: Cost) -> str:
     return f"{cost.forwards} F" + (f" + {cost.backwards} B" if cost.backwards else "")
 
 
-def reads(needs: Needs) -> list[str]:
-    """What is looked at in the first pass."""
+def reads(row: Method, options: Any) -> list[str]:
+    """What is looked at in the first pass through a transformer of DEPTH blocks whose head reads a class token."""
     from dataclasses import fields
 
+    needs = row.needs(options, plain_transformer(DEPTH))
     found: dict[str, None] = {}
     for each in fields(needs):
-        if which := getattr(needs, each.name):
+        if wanted := getattr(needs, each.name):
             of = each.name.removesuffix("_gradients")
             what = SEEN[each.name] if each.name in SEEN else f"gradient at the {SEEN[of]}"
-            found[what + BLOCKS.get(which, "")] = None
+            found[what + (f" ({of_blocks(wanted)})" if isinstance(wanted, tuple) else "")] = None
     return list(found)
 
 
-def listed(needs: Needs) -> str:
-    return ", ".join(reads(needs)) or "scores"
+def of_blocks(indices: Blocks) -> str:
+    """Consecutive blocks in words; people count them from 1."""
+    named = {tuple(range(DEPTH)): "all blocks", (0,): "first block", (DEPTH - 1,): "last block"}
+    return named.get(indices, f"blocks {indices[0] + 1} to {indices[-1] + 1} of {DEPTH}")
+
+
+def plain_transformer(depth: int) -> Architecture:
+    """An architecture without a file: one stage, a class token, a grid of 14 x 14 patches."""
+    from gradskip_onnx.types import Architecture, Block
+
+    blocks = tuple(
+        Block(at, 0, f"in{at}", f"out{at}", f"attention{at}", f"branch{at}", f"normed{at}", 12, (14, 14), special=(0,))
+        for at in range(depth)
+    )
+    return Architecture("classification", "image", (3, 224, 224), "bchw", "logits", 1000, blocks, patches_read=False)
+
+
+def listed(row: Method, options: Any) -> str:
+    return ", ".join(reads(row, options)) or "scores"
 
 
 def allowed(option: dict[str, Any]) -> str:

@@ -17,8 +17,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | None, ...]  # None: the dimension follows the batch size
 Grid = tuple[int, int]  # rows, columns
 Task = Literal["classification", "segmentation"]
-# Of which blocks something is wanted. "walked": of those at whose patches the score has a gradient, but the first.
-Which = Literal["", "first", "last", "all", "walked"]
+Blocks = tuple[int, ...]  # indices of blocks, in rising order
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 AUTOMATIC = -1  # as a target the predicted class, as a region the pixels predicted as the class
@@ -126,27 +125,43 @@ class Architecture:
     proofs: tuple[Proof, ...] = ()
     unmatched: tuple[Mismatch, ...] = ()
     position: Position | None = None
+    patches_read: bool = True  # whether the score reads patches of the last block, and not only its special tokens
 
     @property
     def grid(self) -> Grid:
         """The finest token grid: that of the first block."""
         return self.blocks[0].grid
 
+    @property
+    def every_block(self) -> Blocks:
+        """The indices of all blocks."""
+        return tuple(block.index for block in self.blocks)
+
+    @property
+    def first_block(self) -> Blocks:
+        """The index of the first block alone."""
+        return self.every_block[:1]
+
+    @property
+    def last_block(self) -> Blocks:
+        """The index of the last block alone."""
+        return self.every_block[-1:]
+
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a method wants to see of a pass, and of which blocks; nobody else decides what is exposed."""
+    """What a method wants to see of a pass, by the indices of the blocks; nobody else decides what is exposed."""
 
-    attention: Which = ""
-    tokens_in: Which = ""
-    tokens_out: Which = ""
-    branch: Which = ""
-    normed: Which = ""
-    attention_gradients: Which = ""
-    tokens_in_gradients: Which = ""
-    tokens_out_gradients: Which = ""
-    branch_gradients: Which = ""
-    normed_gradients: Which = ""
+    attention: Blocks = ()
+    tokens_in: Blocks = ()
+    tokens_out: Blocks = ()
+    branch: Blocks = ()
+    normed: Blocks = ()
+    attention_gradients: Blocks = ()
+    tokens_in_gradients: Blocks = ()
+    tokens_out_gradients: Blocks = ()
+    branch_gradients: Blocks = ()
+    normed_gradients: Blocks = ()
     input_gradients: bool = False  # at the pixels
     position: bool = False  # tokens before and after the positional embedding, gradients after; where there is one
     readout_gradients: bool = False  # at each attention, of the score that the head gives that block's tokens

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from gradskip_onnx import api
-from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.methods import METHODS
 from gradskip_onnx.passes.run_plan import run_plan
 from gradskip_onnx.types import Array
@@ -87,7 +86,7 @@ def _ours(given: Setting) -> dict[str, Contender]:
     plain = ort.InferenceSession(str(given.file), options, providers=["CPUExecutionProvider"])
     row, explainer, images = METHODS[METHOD], given.explainer, given.images
     settings = row.options()
-    plan, session = explainer.model.open(PassRequest(row.needs(settings), "logit", row.rules(settings)))
+    plan, session = explainer.model.open(row.request(settings, explainer.architecture, "logit"))
     return {
         PLAIN: lambda: plain.run(None, {plain.get_inputs()[0].name: images}),
         GRAPH: lambda: run_plan(session, plan, explainer.architecture, images),

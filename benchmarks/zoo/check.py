@@ -24,8 +24,6 @@ from .build import QUANTISED, Task, failure_path, logits_of, model_path, referen
 from .families import FAMILIES
 from .plan import File
 
-NEEDS = Needs(tokens_out="all", tokens_out_gradients="all")
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -168,7 +166,9 @@ def _traces(
     explainer: Explainer, images: Array, classes: Sequence[int], regions: Array | None, optimise: bool
 ) -> list[Trace]:
     """A pass with the block outputs and their gradients, in chunks where the file fixes the batch."""
-    plan = build_plan(explainer.model.source, explainer.model.reading, NEEDS)
+    every = explainer.architecture.every_block
+    needs = Needs(tokens_out=every, tokens_out_gradients=every)
+    plan = build_plan(explainer.model.source, explainer.model.reading, needs)
     session = open_session(plan.model, plan.folder, "cpu", threads=1, optimise=optimise)
     fact = explainer.model.reading.facts[explainer.architecture.input]
     step = fact.dims[0] or len(images)

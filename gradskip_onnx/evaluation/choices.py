@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.methods import METHODS, Method
 from gradskip_onnx.metrics import METRICS, Choice, choose
 from gradskip_onnx.metrics.table import Metric
@@ -35,12 +34,6 @@ class MethodChoice:
     @property
     def settings(self) -> dict[str, Any]:
         return asdict(self.options)
-
-    def request(self, score: str) -> PassRequest:
-        """The pass it asks for first."""
-        return PassRequest(
-            self.row.needs(self.options), self.row.seed(self.options) or score, self.row.rules(self.options)
-        )
 
 
 def choose_method(name: str, **options: Any) -> MethodChoice:

@@ -47,7 +47,7 @@ def _of(explainer: Explainer, method: MethodChoice | None, score: str) -> tuple[
     if method is None:
         plan = build_plan(explainer.model.source, explainer.model.reading, Needs())
     else:
-        request = method.request(score)
+        request = method.row.request(method.options, explainer.architecture, score)
         plan = build_plan(
             explainer.model.source, explainer.model.reading, request.needs, score=request.score, rules=request.rules
         )

@@ -11,7 +11,7 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import ModelError, UnsupportedModelError
 from gradskip_onnx.graph.find.blocks import Found, find_blocks, link, measure
-from gradskip_onnx.graph.find.head import find_logits, possible_logits
+from gradskip_onnx.graph.find.head import find_logits, possible_logits, reads_patches
 from gradskip_onnx.graph.find.placement import prove_places
 from gradskip_onnx.graph.find.position import find_position
 from gradskip_onnx.graph.find.windowing import find_windows
@@ -74,6 +74,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
         proofs=require([*proofs, *windowed, *placed]),
         unmatched=tuple(unmatched),
         position=find_position(lookup, image.name, blocks[0], facts, dry_run.shapes),
+        patches_read=reads_patches(graph, logits, blocks[-1], facts),
     )
     return Reading(architecture, facts, graph)
 

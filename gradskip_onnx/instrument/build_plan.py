@@ -20,18 +20,15 @@ from gradskip_onnx.autodiff.rulesets.table import GRADIENT
 from gradskip_onnx.autodiff.scores.seeds import Seed, logit, named_seed
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.graph.architecture import Reading
-from gradskip_onnx.graph.layouts import axes_of
 from gradskip_onnx.graph.read.assemble import assemble
 from gradskip_onnx.graph.rewrite.mix_before_enlarging import OPERATORS, mix_before_enlarging
-from gradskip_onnx.graph.rewrite.prune_rows import prune_rows, wanted
+from gradskip_onnx.graph.rewrite.prune_rows import prune_rows
 from gradskip_onnx.graph.rewrite.repeat_head import readable, repeat_head
 from gradskip_onnx.types import AUTOMATIC, Block, Instrumented, Needs, Source, TensorFact
 
 TARGET, REGION = "target", "region"
 DEFAULTS_IR = 4  # the first ONNX file version in which an input may have a default value
 VALUES = ("attention", "tokens_in", "tokens_out", "branch", "normed")
-OF: Mapping[str, slice] = {"": slice(0, 0), "first": slice(0, 1), "last": slice(-1, None), "all": slice(None)}
-WALKED = "walked"
 
 
 def build_plan(
@@ -52,9 +49,8 @@ def build_plan(
     """
     architecture = reading.architecture
     graph = reading.graph.copy()
-    blocks = {**{which: architecture.blocks[part] for which, part in OF.items()}, WALKED: _walked(graph, reading)}
-    values = _wanted(blocks, needs, "")
-    at = _wanted(blocks, needs, "_gradients") + [architecture.input] * needs.input_gradients
+    values = _wanted(architecture.blocks, needs, "")
+    at = _wanted(architecture.blocks, needs, "_gradients") + [architecture.input] * needs.input_gradients
     if needs.position and architecture.position:
         values = list(dict.fromkeys([*values, architecture.position.before, architecture.position.after]))
         at = list(dict.fromkeys([*at, architecture.position.after]))
@@ -99,25 +95,9 @@ def _spare(
     return prune_rows(graph, shown, facts)
 
 
-def _wanted(blocks: Mapping[str, Sequence[Block]], needs: Needs, suffix: str) -> list[str]:
+def _wanted(blocks: Sequence[Block], needs: Needs, suffix: str) -> list[str]:
     """Tensors of the blocks that `needs` asks for, each once."""
-    return list(
-        dict.fromkeys(getattr(block, kind) for kind in VALUES for block in blocks[getattr(needs, kind + suffix)])
-    )
-
-
-def _walked(graph: gs.Graph, reading: Reading) -> Sequence[Block]:
-    """The blocks from the last one of which the score reads a patch down to the second, or the first if it is alone."""
-    blocks = reading.architecture.blocks
-    last = blocks[-1]
-    read = wanted(graph, [reading.architecture.logits], reading.facts).get(last.tokens_out)
-    unread = (
-        read is not None
-        and read.axis == axes_of(last.output_layout).index("n")
-        and set(range(read.start, read.stop)) <= set(last.special)
-    )
-    reached = blocks[:-1] if unread and len(blocks) > 1 else blocks
-    return reached[1:] if len(blocks) > 2 else reached  # of two blocks the last may have no gradient at its patches
+    return list(dict.fromkeys(getattr(blocks[at], kind) for kind in VALUES for at in getattr(needs, kind + suffix)))
 
 
 Heads = Mapping[str, tuple[str, Mapping[str, TensorFact]]]  # attention of a block -> scores, facts on what was added

@@ -8,7 +8,8 @@ from typing import Any
 
 from gradskip_onnx.autodiff.rulesets.choice import TRUE_GRADIENT, Rules
 from gradskip_onnx.autodiff.scores.seeds import Seed
-from gradskip_onnx.types import Architecture, Needs, Relevance, Trace, Which
+from gradskip_onnx.instrument.pass_request import PassRequest
+from gradskip_onnx.types import Architecture, Needs, Relevance, Trace
 
 from .passes import Passes
 
@@ -30,20 +31,25 @@ class Method:
     """One row: `run(trace, architecture, options, passes)` turns a pass, and further ones it asks for, into scores.
 
     `options` is a frozen dataclass whose fields are the named options, each with `metadata={"help": ...}`. Everything
-    else is a function of them: what the pass must expose, by which rules it is differentiated, what is differentiated
-    (None: the score the user chose) and what it costs. `refuses` says why a model cannot be explained in this way.
+    else is a function of them: what the pass must expose of which blocks, by which rules it is differentiated, what is
+    differentiated (None: the score the user chose) and what it costs. `refuses` says why a model cannot be explained
+    in this way.
     """
 
     name: str
     summary: str
     reference: str
     options: type[Any]
-    needs: Callable[[Any], Needs]
+    needs: Callable[[Any, Architecture], Needs]
     run: Run
     cost: Callable[[Any], Cost]
     rules: Callable[[Any], Rules] = lambda _: TRUE_GRADIENT
     seed: Callable[[Any], Seed | None] = lambda _: None
     refuses: Callable[[Architecture], str] = lambda _: ""
+
+    def request(self, options: Any, architecture: Architecture, score: str) -> PassRequest:
+        """The pass that it asks for first; `score` is the user's, for methods that have none of their own."""
+        return PassRequest(self.needs(options, architecture), self.seed(options) or score, self.rules(options))
 
 
 METHODS: dict[str, Method] = {}
@@ -61,11 +67,6 @@ def method(row: Method) -> Method:
 def one_pass(run: Callable[[Trace, Architecture, Any], Relevance]) -> Run:
     """The function of a method that asks for no further passes."""
     return lambda trace, architecture, options, _passes: run(trace, architecture, options)
-
-
-def every(wanted: bool) -> Which:
-    """All blocks, or none."""
-    return "all" if wanted else ""
 
 
 def one_backward(_options: Any) -> Cost:

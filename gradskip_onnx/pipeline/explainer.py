@@ -193,7 +193,7 @@ class Explainer:
             raise UnsupportedModelError("not-for-method", f"method {row.name} cannot explain this model: {reason}")
         named_seed(self.architecture, score)  # a name that is unknown is refused even where the method has its own
         regions = self._regions(region, geometries)
-        request = PassRequest(row.needs(settings), row.seed(settings) or score, row.rules(settings))
+        request = row.request(settings, self.architecture, score)
         traces, session, timings = self._run(images, targets, regions, request)
         found = []
         for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):

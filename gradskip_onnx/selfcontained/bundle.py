@@ -28,7 +28,6 @@ from gradskip_onnx.types import Architecture, Needs, Plan, Source
 from gradskip_onnx.version import __version__
 
 EXPLAIN = "explain"  # bool input, default true; false: only the forward pass is computed
-EVERYTHING = Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")
 LARGEST_INLINE = 1_500_000_000  # bytes of weights; a protobuf file ends at 2 GiB and the graph needs room too
 BLOCK_OUTPUTS = {"attention": "attention", "input": "tokens_in", "output": "tokens_out"}
 
@@ -58,8 +57,10 @@ def assemble(
 ) -> onnx.ModelProto:
     """The whole file in memory: forward graph, named outputs, gradients behind the switch, description."""
     own = [tensor.name for tensor in reading.graph.outputs]
+    every = reading.architecture.every_block
+    needs = Needs(attention=every, tokens_in=every, tokens_out=every, tokens_out_gradients=every)
     plan = build_plan(
-        source, reading, EVERYTHING, keep=own, simplify_forward=False
+        source, reading, needs, keep=own, simplify_forward=False
     )  # the forward pass stays as it was written
     model = onnx.ModelProto()
     model.CopyFrom(plan.model)

@@ -35,9 +35,6 @@ from gradskip_onnx.types import Array, Needs, Source
 AGREEMENT = 1e-4  # relative to the largest entry of the tensor; sums in another order reach about 1e-6 a dozen blocks
 # Exposing tensors keeps ONNX Runtime from fusing across them, so a sum may round differently in the last bits.
 SAME_LOGITS = 1e-6
-EVERYTHING = Needs(
-    attention="all", tokens_in="all", tokens_out="all", attention_gradients="all", tokens_out_gradients="all"
-)
 
 ASSETS = os.environ.get("GRADSKIP_ASSETS")
 REAL = Path(ASSETS or "") / "deit_tiny" / "deit_tiny_patch16_224.pth"
@@ -168,7 +165,11 @@ def relative(ours: Array, theirs: Array) -> float:
 def test_values_and_gradients_agree_with_torch(prepared):
     """Every attention, every block output, and the gradients at both, for a predicted and for a given class."""
     architecture = prepared.reading.architecture
-    made = build_plan(prepared.source, prepared.reading, EVERYTHING)
+    every = prepared.reading.architecture.every_block
+    everything = Needs(
+        attention=every, tokens_in=every, tokens_out=every, attention_gradients=every, tokens_out_gradients=every
+    )
+    made = build_plan(prepared.source, prepared.reading, everything)
     traces = run_plan(open_session(made.model, None, "cpu"), made, architecture, prepared.images, [None, 3])
     chosen = np.array([t.target for t in traces])
     oracle = differentiate(prepared.exportable, prepared.images, chosen, np.stack([t.logits for t in traces]))

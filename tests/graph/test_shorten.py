@@ -31,7 +31,7 @@ FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 def entered(explainer: Explainer, image: Array) -> Trace:
     """A pass that shows what enters the first block."""
-    traces, _, _ = explainer._run(image[None], [None], None, PassRequest(Needs(tokens_in="first")))
+    traces, _, _ = explainer._run(image[None], [None], None, PassRequest(Needs(tokens_in=(0,))))
     return traces[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +20,25 @@ from gradskip_onnx.methods.gradskip.gradskip import GradSkipOptions, gradskip
 from gradskip_onnx.methods.gradskip.gradskip import needs as needs_of
 from gradskip_onnx.passes.run_plan import run_plan
 from gradskip_onnx.runtime.session import open_session
-from gradskip_onnx.types import Instrumented, Needs, TensorFact, Trace
+from gradskip_onnx.types import Architecture, Instrumented, Needs, TensorFact, Trace
 from tests.support.models import FLOAT, Vit, Writer, finish, vit
 
 SAME = 1e-5  # float32, the same sums in another order
-GRADSKIP = needs_of(GradSkipOptions())
+
+
+def gradskip_needs(architecture: Architecture) -> Needs:
+    return needs_of(GradSkipOptions(), architecture)
+
+
+def output_needs(architecture: Architecture) -> Needs:
+    every = architecture.every_block
+    return Needs(tokens_out=every, tokens_out_gradients=every)
+
+
+def no_needs(_architecture: Architecture) -> Needs:
+    return Needs()
+
+
 DEEP = Vit(depth=3, size=(40, 32))
 
 VITS: dict[str, Vit] = {
@@ -44,13 +59,16 @@ VITS: dict[str, Vit] = {
 }
 
 
-def both(model: onnx.ModelProto, needs: Needs) -> tuple[tuple[Instrumented, Trace], tuple[Instrumented, Trace], Any]:
+def both(
+    model: onnx.ModelProto, needs: Callable[[Architecture], Needs]
+) -> tuple[tuple[Instrumented, Trace], tuple[Instrumented, Trace], Any]:
     """A plan as the file has it and a simplified one, each with what it shows of one image."""
     explainer = api.load(model.SerializeToString())
     images = np.random.default_rng(0).standard_normal((1, *explainer.architecture.input_dims)).astype(np.float32)
     found = []
     for simplify_forward in (False, True):
-        plan = build_plan(explainer.model.source, explainer.model.reading, needs, simplify_forward=simplify_forward)
+        asked = needs(explainer.architecture)
+        plan = build_plan(explainer.model.source, explainer.model.reading, asked, simplify_forward=simplify_forward)
         session = open_session(plan.model, plan.folder, threads=1)
         found.append((plan, run_plan(session, plan, explainer.architecture, images)[0]))
     return found[0], found[1], explainer
@@ -67,7 +85,7 @@ def assert_same(one: Trace, other: Trace) -> None:
 
 
 @pytest.mark.parametrize("shape", VITS.values(), ids=VITS)
-@pytest.mark.parametrize("needs", [GRADSKIP, Needs(), Needs(tokens_out="all", tokens_out_gradients="all")], ids=str)
+@pytest.mark.parametrize("needs", [gradskip_needs, no_needs, output_needs])
 def test_numbers_stay(shape, needs):
     (_, printed), (_, simplify_forward), _ = both(vit(shape), needs)
     assert_same(printed, simplify_forward)
@@ -76,9 +94,13 @@ def test_numbers_stay(shape, needs):
 @pytest.mark.parametrize("shape", VITS.values(), ids=VITS)
 def test_maps_stay(shape):
     """The map of a pass that shows every block, computed as the file has it, is that of the simplified one."""
-    needs = Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")
-    (_, everything), _, explainer = both(vit(shape), needs)
-    _, (_, simpler), _ = both(vit(shape), GRADSKIP)
+
+    def everything_needed(architecture: Architecture) -> Needs:
+        every = architecture.every_block
+        return Needs(attention=every, tokens_in=every, tokens_out=every, tokens_out_gradients=every)
+
+    (_, everything), _, explainer = both(vit(shape), everything_needed)
+    _, (_, simpler), _ = both(vit(shape), gradskip_needs)
     full, lean = (gradskip(trace, explainer.architecture, GradSkipOptions()) for trace in (everything, simpler))
     np.testing.assert_allclose(lean.scores, full.scores, atol=SAME)
     assert lean.checks["start_block"] == full.checks["start_block"]
@@ -131,7 +153,8 @@ def test_what_is_shown_stays_where_it_is():
 
 def walked(shape: Vit) -> tuple[list[str], Any]:
     explainer = api.load(vit(shape).SerializeToString())
-    plan = build_plan(explainer.model.source, explainer.model.reading, GRADSKIP)
+    needs = gradskip_needs(explainer.architecture)
+    plan = build_plan(explainer.model.source, explainer.model.reading, needs)
     return list(plan.gradients), explainer.architecture.blocks
 
 
@@ -146,7 +169,7 @@ def test_only_blocks_walked_through_are_shown():
 
 
 def test_last_block_is_computed_for_the_class_token_alone():
-    (printed, _), (simplify_forward, _), explainer = both(vit(DEEP), Needs())
+    (printed, _), (simplify_forward, _), explainer = both(vit(DEEP), no_needs)
     inner = explainer.architecture.blocks[-1].branch
     rows = {}
     for plan in (printed, simplify_forward):

@@ -86,7 +86,8 @@ def test_the_same_call_gives_the_same_map(name: str):
 def passed() -> tuple[Explainer, Trace, Array]:
     """The model, a pass that shows all attention, and the pixels predicted as the class."""
     explainer = opened("segformer")
-    needs = Needs(attention="all", attention_gradients="all")
+    every = explainer.architecture.every_block
+    needs = Needs(attention=every, attention_gradients=every)
     (trace,), _, _ = explainer._run(picture(explainer)[None], [None], None, PassRequest(needs))
     return explainer, trace, trace.logits.argmax(axis=0) == trace.target
 
@@ -177,7 +178,7 @@ def test_tam_of_segformer():
     image = picture(explainer)
     scales = np.linspace(0, 1, 4, dtype=np.float32)[:, None, None, None] * image
     region, target = passed()[2].astype(np.float32), passed()[1].target
-    needs = PassRequest(Needs(attention_gradients="last"))
+    needs = PassRequest(Needs(attention_gradients=explainer.architecture.last_block))
     traces, _, _ = explainer._run(scales, [target] * 4, [region] * 4, needs)
     D = np.mean([trace.gradients[blocks[-1].attention] for trace in traces], axis=0)
     W = row @ np.maximum(D, 0).mean(axis=0)

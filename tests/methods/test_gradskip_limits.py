@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import numpy as np
 import pytest
 
 from gradskip_onnx.errors import InputError, UnsupportedModelError
-from gradskip_onnx.methods.gradskip.gradskip import GUARDS, GradSkipOptions, gradskip, needs
-from gradskip_onnx.types import Needs, Relevance
+from gradskip_onnx.methods.gradskip.gradskip import GUARDS, GradSkipOptions, gradskip, needs, walked
+from gradskip_onnx.types import Architecture, Needs, Relevance
 
 from . import oracles
 from .oracles import Layer
-from .traces import MODELS, Model, Stage, layers_of, shown
+from .traces import MODELS, Model, Stage, architecture_of, layers_of, shown
 
 TWIN = 1e-9  # float64 on both sides, on the same float32 arrays
 ROUNDING = 1e-11  # sums of a few hundred float64 values around 1
@@ -23,7 +24,7 @@ ROUNDING = 1e-11  # sums of a few hundred float64 values around 1
 
 def run(layers: list[Layer], **options: Any) -> Relevance:
     chosen = GradSkipOptions(**options)
-    return gradskip(*shown(layers, needs(chosen)), chosen)
+    return gradskip(*shown(layers, partial(needs, chosen)), chosen)
 
 
 # --- 0/0 cases: resolved, counted, said
@@ -183,21 +184,42 @@ def test_option_that_does_not_fit_the_model(model, options, message):
         run(layers_of(MODELS[model]), **options)
 
 
+EVERY, WALKED = (0, 1, 2, 3), (1, 2)  # of four blocks, of the last of which the score reads no patch
+
+
+def blocks(count: int, *, patches_read: bool) -> Architecture:
+    layers = layers_of(Model((Stage((4, 4), blocks=count, heads=2),)))
+    return replace(architecture_of(layers), patches_read=patches_read)
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, Needs(attention="walked", tokens_in="walked", tokens_out="walked", tokens_out_gradients="walked")),
-        ({"start": 2}, Needs(attention="all", tokens_in="all", tokens_out="all", tokens_out_gradients="all")),
-        ({"tokens": "input"}, Needs(attention="all", tokens_in="all", tokens_in_gradients="all")),
-        ({"steps": 0}, Needs(tokens_out="all", tokens_out_gradients="all")),
-        (
-            {"tokens": "branch"},
-            Needs(attention="walked", tokens_in="walked", branch="walked", branch_gradients="walked"),
-        ),
+        ({}, Needs(attention=WALKED, tokens_in=WALKED, tokens_out=WALKED, tokens_out_gradients=WALKED)),
+        ({"start": 2}, Needs(attention=EVERY, tokens_in=EVERY, tokens_out=EVERY, tokens_out_gradients=EVERY)),
+        ({"tokens": "input"}, Needs(attention=EVERY, tokens_in=EVERY, tokens_in_gradients=EVERY)),
+        ({"steps": 0}, Needs(tokens_out=EVERY, tokens_out_gradients=EVERY)),
+        ({"tokens": "branch"}, Needs(attention=WALKED, tokens_in=WALKED, branch=WALKED, branch_gradients=WALKED)),
     ],
 )
 def test_needs_no_more_than_it_reads(options, expected):
-    assert needs(GradSkipOptions(**options)) == expected
+    assert needs(GradSkipOptions(**options), blocks(4, patches_read=False)) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "patches_read", "expected"),
+    [
+        (4, True, (1, 2, 3)),
+        (4, False, (1, 2)),
+        (3, False, (1,)),
+        (2, True, (0, 1)),  # which of the two has a gradient at its patches is known after the pass
+        (2, False, (0,)),
+        (1, True, (0,)),
+        (1, False, (0,)),
+    ],
+)
+def test_blocks_of_the_printed_walk(count, patches_read, expected):
+    assert walked(blocks(count, patches_read=patches_read)) == expected
 
 
 def test_result_carries_its_options():

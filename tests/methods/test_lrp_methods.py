@@ -99,7 +99,7 @@ def test_relevance_by_the_rules_of_chefer1_agrees_with_the_twin(form: str) -> No
     """At the tokens that enter the first block, which the map itself does not show."""
     explainer = case(form).explainer
     tokens = explainer.architecture.blocks[0].tokens_in
-    request = PassRequest(Needs(tokens_in_gradients="first"), rules=Rules("chefer1"))
+    request = PassRequest(Needs(tokens_in_gradients=(0,)), rules=Rules("chefer1"))
     traces = explainer._run(IMAGES, TARGETS, None, request)[0]
     expected = [found.tokens for found in case(form).twin(RECIPES["chefer1"], start="one")]
     same([trace.gradients[tokens] for trace in traces], expected, 2e-4)  # the twin in float32 is 1.4e-4 off

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,11 +99,31 @@ def only(array: Array, rows: list[int]) -> Array:
     return kept
 
 
-def shown(layers: list[Layer], needs: Needs | None = None) -> tuple[Trace, Architecture]:
+def shown(layers: list[Layer], needs: Callable[[Architecture], Needs] | None = None) -> tuple[Trace, Architecture]:
     """What the pipeline would hand to a method that has these needs (None: everything)."""
-    blocks: list[Block] = []
+    architecture = architecture_of(layers)
+    asked = None if needs is None else needs(architecture)
     values: dict[str, Array] = {}
     gradients: dict[str, Array] = {}
+    for at, (layer, block) in enumerate(zip(layers, architecture.blocks, strict=True)):
+        arrays: dict[str, tuple[Array, Array | None]] = {
+            "tokens_in": (layer.came_in, layer.d_in),
+            "tokens_out": (layer.went_out, layer.d_out),
+            "attention": (layer.attention, None),
+            "branch": (layer.added, layer.d_added),
+        }
+        for field, (value, gradient) in arrays.items():
+            name = getattr(block, field)
+            if asked is None or at in getattr(asked, field):
+                values[name] = value
+            if gradient is not None and (asked is None or at in getattr(asked, f"{field}_gradients")):
+                gradients[name] = gradient
+    return Trace(np.zeros((3, 32, 32)), np.zeros(10), 3, values, gradients), architecture
+
+
+def architecture_of(layers: list[Layer]) -> Architecture:
+    """What the graph of such blocks would be read as."""
+    blocks: list[Block] = []
     for at, layer in enumerate(layers):
         before = layers[at - 1]
         same = at > 0 and before.went_out is layer.came_in and before.d_out is layer.d_in
@@ -113,20 +134,9 @@ def shown(layers: list[Layer], needs: Needs | None = None) -> tuple[Trace, Archi
             "branch": f"branch{at}",
             "normed": f"normed{at}",
         }
-        arrays: dict[str, tuple[Array, Array | None]] = {
-            "tokens_in": (layer.came_in, layer.d_in),
-            "tokens_out": (layer.went_out, layer.d_out),
-            "attention": (layer.attention, None),
-            "branch": (layer.added, layer.d_added),
-        }
-        for field, (value, gradient) in arrays.items():
-            if needs is None or getattr(needs, field):
-                values[names[field]] = value
-            if gradient is not None and (needs is None or getattr(needs, f"{field}_gradients")):
-                gradients[names[field]] = gradient
         facts: dict[str, Any] = {"grid": layer.grid, "reduction": layer.side, "special": layer.special}
         blocks.append(Block(index=at, stage=layer.stage, heads=len(layer.attention), **(facts | names)))
-    architecture = Architecture(
+    return Architecture(
         task="classification",
         input="pixels",
         input_dims=(3, 32, 32),
@@ -135,4 +145,3 @@ def shown(layers: list[Layer], needs: Needs | None = None) -> tuple[Trace, Archi
         classes=10,
         blocks=tuple(blocks),
     )
-    return Trace(np.zeros((3, 32, 32)), np.zeros(10), 3, values, gradients), architecture

@@ -169,9 +169,8 @@ def test_backward_to_the_first_block_by_formula():
     source = load(vit(shape).SerializeToString())
     reading = read(source)
     forward = of_plan(build_plan(source, reading, Needs(), simplify_forward=False), reading.architecture)
-    both = of_plan(
-        build_plan(source, reading, Needs(tokens_out_gradients="all"), simplify_forward=False), reading.architecture
-    )
+    needs = Needs(tokens_out_gradients=reading.architecture.every_block)
+    both = of_plan(build_plan(source, reading, needs, simplify_forward=False), reading.architecture)
     n, d = 17, shape.width
     block = n * (4 * d * d + 2 * d * MLP * d) + 2 * (2 * n * n * d)
 

@@ -151,7 +151,8 @@ def test_the_likeliest_classes_take_one_pass(passes: list[int]) -> None:
 def test_without_a_gradient_nothing_has_to_be_proven(passes: list[int]) -> None:
     explainer = gradskip_onnx.load(demo_model(), threads=1)
     del passes[:]  # those of reading the file
-    traces, _, _ = explainer._run(image(explainer), [-1, 4, -3], None, PassRequest(Needs(attention="all")))
+    needs = Needs(attention=explainer.architecture.every_block)
+    traces, _, _ = explainer._run(image(explainer), [-1, 4, -3], None, PassRequest(needs))
     order = np.argsort(-traces[0].logits)
     assert passes == [1]
     assert [trace.target for trace in traces] == [order[0], 4, order[2]]

@@ -9,7 +9,9 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.index import Index
-from gradskip_onnx.types import Task, TensorFact
+from gradskip_onnx.graph.layouts import axes_of
+from gradskip_onnx.graph.rewrite.prune_rows import wanted
+from gradskip_onnx.types import Block, Task, TensorFact
 
 TASKS: dict[int, Task] = {2: "classification", 4: "segmentation"}  # by the rank of the scores
 SQUASHED = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})  # probabilities: the scores are their input
@@ -36,6 +38,14 @@ def find_logits(graph: gs.Graph, lookup: Index, facts: Mapping[str, TensorFact],
         )
     candidates.sort(key=lambda entry: entry[0] != "logits")
     return candidates[0][1], candidates[0][2]
+
+
+def reads_patches(graph: gs.Graph, logits: str, last: Block, facts: Mapping[str, TensorFact]) -> bool:
+    """Whether the scores follow from any patch of the last block, and not only from its special tokens."""
+    rows = wanted(graph, [logits], facts).get(last.tokens_out)
+    if rows is None or rows.axis != axes_of(last.output_layout).index("n"):
+        return True
+    return not set(range(rows.start, rows.stop)) <= set(last.special)
 
 
 def _before_squashing(lookup: Index, name: str) -> str:

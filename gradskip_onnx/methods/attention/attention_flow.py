@@ -93,7 +93,7 @@ ATTENTION_FLOW = method(
         summary="maximum flow from the class token to each patch through all attention",
         reference="Abnar and Zuidema, Quantifying Attention Flow in Transformers, ACL 2020",
         options=AttentionFlowOptions,
-        needs=lambda _: Needs(attention="all", tokens_out_gradients="last"),
+        needs=lambda _, model: Needs(attention=model.every_block, tokens_out_gradients=model.last_block),
         run=attention_flow,
         cost=lambda _: Cost(1, 0, "and a maximum flow problem for each patch on the CPU"),
         seed=lambda _: logit,

@@ -50,7 +50,7 @@ ROLLOUT = method(
         summary="attention and skip paths of all blocks multiplied",
         reference="Abnar and Zuidema, Quantifying Attention Flow in Transformers, ACL 2020",
         options=RolloutOptions,
-        needs=lambda _: Needs(attention="all", tokens_out_gradients="last"),
+        needs=lambda _, model: Needs(attention=model.every_block, tokens_out_gradients=model.last_block),
         run=rollout,
         cost=lambda _: Cost(1, 0, "and back through the head, to see which tokens it reads"),
         seed=lambda _: logit,

@@ -48,7 +48,11 @@ CHEFER1 = method(
         summary="relevance of attention weighted by its gradient, multiplied over the blocks",
         reference="Chefer, Gur and Wolf, Transformer Interpretability Beyond Attention Visualization, CVPR 2021",
         options=Chefer1Options,
-        needs=lambda _: Needs(attention_gradients="all", tokens_out_gradients="last", attention_relevance="chefer1"),
+        needs=lambda _, model: Needs(
+            attention_gradients=model.every_block,
+            tokens_out_gradients=model.last_block,
+            attention_relevance="chefer1",
+        ),
         run=chefer1,
         cost=lambda _: Cost(1, 2, at_once=2, note="the second backward pass carries relevance"),
     )

@@ -51,7 +51,11 @@ CHEFER2 = method(
         summary="attention weighted by its gradient, added up over the blocks",
         reference="Chefer, Gur and Wolf, Generic Attention-model Explainability, ICCV 2021",
         options=Chefer2Options,
-        needs=lambda _: Needs(attention="all", attention_gradients="all", tokens_out_gradients="last"),
+        needs=lambda _, model: Needs(
+            attention=model.every_block,
+            attention_gradients=model.every_block,
+            tokens_out_gradients=model.last_block,
+        ),
         run=chefer2,
         cost=one_backward,
     )

@@ -59,7 +59,7 @@ LEGRAD = method(
         summary="gradient of each block's own score at its attention",
         reference="Bousselham et al., LeGrad: An Explainability Method for Vision Transformers, 2024",
         options=LegradOptions,
-        needs=lambda _: Needs(readout_gradients=True),
+        needs=lambda _options, _model: Needs(readout_gradients=True),
         run=one_pass(legrad),
         cost=lambda _: Cost(1, 1, "at each block the head, and back through that block alone"),
         seed=lambda _: logit,

@@ -43,7 +43,7 @@ RAW_ATTENTION = method(
         summary="attention of the class token in the last block",
         reference="in use since Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021",
         options=RawAttentionOptions,
-        needs=lambda _: Needs(attention="last", tokens_out_gradients="last"),
+        needs=lambda _, model: Needs(attention=model.last_block, tokens_out_gradients=model.last_block),
         run=raw_attention,
         cost=lambda _: Cost(1, 0, "and back through the head, to see which tokens it reads"),
         seed=lambda _: logit,

@@ -14,8 +14,6 @@ from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, re
 from .all_tokens import FUSIONS, BlockAttention
 from .readout import first_block, handed_down, start, walk
 
-LAST_GRADIENT = Needs(attention_gradients="last")  # of the scaled images nothing else is looked at
-
 
 @dataclass(frozen=True, slots=True)
 class TamOptions:
@@ -57,7 +55,8 @@ def _integrated(trace: Trace, architecture: Architecture, options: TamOptions, p
     shares = np.linspace(0, 1, options.steps, dtype=np.float32)
     images = shares[:, None, None, None] * trace.input
     total = np.zeros(trace.values[last].shape)
-    for scaled in passes.traces(images, LAST_GRADIENT):
+    only = Needs(attention_gradients=architecture.last_block)  # of the scaled images nothing else is looked at
+    for scaled in passes.traces(images, only):
         total += scaled.gradients[last]
     return total / options.steps
 
@@ -73,7 +72,7 @@ TAM = method(
         summary="a chain of attention states, weighed by the integrated gradient of the last attention",
         reference="Yuan et al., Explaining Information Flow Inside Vision Transformers Using Markov Chain, 2021",
         options=TamOptions,
-        needs=lambda _: Needs(attention="all", tokens_out_gradients="last"),
+        needs=lambda _, model: Needs(attention=model.every_block, tokens_out_gradients=model.last_block),
         run=tam,
         cost=lambda options: Cost(1 + options.steps, options.steps, "backward passes end at the last attention"),
     )

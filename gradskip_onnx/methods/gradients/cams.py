@@ -81,10 +81,10 @@ def grad_cam_plus(trace: Trace, architecture: Architecture, options: CamPlusOpti
     return activation_map("grad-cam++", trace, architecture, options, weigh)
 
 
-def cam_needs(options: Any) -> Needs:
+def cam_needs(options: Any, architecture: Architecture) -> Needs:
     """The tokens read and their gradients, of the last block."""
     tensor = LAYERS[options.layer]
-    wanted: dict[str, Any] = dict.fromkeys((tensor, f"{tensor}_gradients"), "last")
+    wanted: dict[str, Any] = dict.fromkeys((tensor, f"{tensor}_gradients"), architecture.last_block)
     return Needs(**wanted)
 
 

@@ -91,8 +91,8 @@ def _of_position(trace: Trace, architecture: Architecture, position: Position) -
     return (after.value("tokens_in") - before.value("tokens_in")) * after.gradient("tokens_in")
 
 
-def _needs(options: PeLrpOptions) -> Needs:
-    return replace(READS[options.read], position=True)
+def _needs(options: PeLrpOptions, architecture: Architecture) -> Needs:
+    return replace(READS[options.read](architecture), position=True)
 
 
 PE_LRP = method(

@@ -112,7 +112,7 @@ INPUT_X_GRADIENT = method(
         summary="the image times its gradient",
         reference="Shrikumar et al., Not Just a Black Box, 2016",
         options=InputGradientOptions,
-        needs=lambda _: PIXELS,
+        needs=lambda _options, _model: PIXELS,
         run=one_pass(input_x_gradient),
         cost=one_backward,
     )
@@ -124,7 +124,7 @@ INTEGRATED_GRADIENTS = method(
         summary="the image times its gradient, averaged on the way from a blank image",
         reference="Sundararajan, Taly and Yan, Axiomatic Attribution for Deep Networks, ICML 2017",
         options=IntegratedOptions,
-        needs=lambda _: Needs(),
+        needs=lambda _options, _model: Needs(),
         run=integrated_gradients,
         cost=lambda options: Cost(1 + options.steps, options.steps),
     )
@@ -136,7 +136,7 @@ SMOOTHGRAD = method(
         summary="gradient at the pixels, averaged over noisy images",
         reference="Smilkov et al., SmoothGrad: removing noise by adding noise, 2017",
         options=SmoothOptions,
-        needs=lambda _: Needs(),
+        needs=lambda _options, _model: Needs(),
         run=smoothgrad,
         cost=lambda options: Cost(1 + options.samples, options.samples),
     )

@@ -5,7 +5,7 @@ Under rules that share relevance, this product is the relevance of what it is re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +16,9 @@ from gradskip_onnx.types import Architecture, Array, Block, Needs, Trace
 from .pixel_gradients import PIXELS, gradient_at_pixels
 
 READ_HELP = "where relevance is read: at the pixels, or at the tokens behind the positional embedding"
-READS: Mapping[str, Needs] = {
-    "pixels": PIXELS,
-    "tokens": Needs(position=True, tokens_in="first", tokens_in_gradients="first"),
+READS: Mapping[str, Callable[[Architecture], Needs]] = {
+    "pixels": lambda _: PIXELS,
+    "tokens": lambda model: Needs(position=True, tokens_in=model.first_block, tokens_in_gradients=model.first_block),
 }
 NO_POSITION = "the model adds no positional embedding: tokens are read where they enter the first block"
 

@@ -20,7 +20,7 @@ from gradskip_onnx.methods.patches import AttentionGroup, Patches, norms
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
 from gradskip_onnx.methods.threads import side_by_side
 from gradskip_onnx.methods.windows import cell_shares, cells
-from gradskip_onnx.types import Architecture, Array, BlockFacts, Needs, Relevance, Trace, Which, read_only
+from gradskip_onnx.types import Architecture, Array, BlockFacts, Blocks, Needs, Relevance, Trace, read_only
 
 from .gates import GATES, share
 from .gini import GINI, chunks
@@ -73,15 +73,15 @@ class GradSkipOptions:
         check("gradskip", self)
 
 
-def needs(options: GradSkipOptions) -> Needs:
+def needs(options: GradSkipOptions, architecture: Architecture) -> Needs:
     """The tokens read and their gradients, and what the gate, the heads and the head flow look at on the way."""
     reading, moves = READINGS[options.tokens], options.steps != 0
     by_branch, by_attention = moves and options.gate == "branch", moves and options.gate == "attention"
     printed = (options.start, options.steps, options.stages, options.transition) == (0, -1, "all", "uniform")
-    which: Which = "walked" if printed and reading != "tokens_in" else "all"
+    read = walked(architecture) if printed and reading != "tokens_in" else architecture.every_block
 
-    def of(wanted: bool) -> Which:
-        return which if wanted else ""
+    def of(wanted: bool) -> Blocks:
+        return read if wanted else ()
 
     return Needs(
         attention=of(moves),
@@ -92,6 +92,17 @@ def needs(options: GradSkipOptions) -> Needs:
         tokens_out_gradients=of(reading == "tokens_out" or by_branch),
         branch_gradients=of(reading == "branch" or by_attention),
     )
+
+
+def walked(architecture: Architecture) -> Blocks:
+    """The blocks that the walk as printed goes through: those at whose output patches the score has a gradient.
+
+    The first block is left out, because the walk ends at its output. Of two blocks both are read: the last may turn out
+    to have no gradient at its patches, and then the walk starts and ends at the first.
+    """
+    blocks = architecture.every_block
+    reached = blocks if architecture.patches_read or len(blocks) == 1 else blocks[:-1]
+    return reached[1:] if len(blocks) > 2 else reached
 
 
 def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions) -> Relevance:

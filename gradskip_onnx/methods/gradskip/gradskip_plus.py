@@ -99,8 +99,10 @@ def spread(R: Array, size: Grid) -> Array:
     return np.asarray(np.einsum("yc,xc->yx", rows, across))
 
 
-def needs(options: GradSkipPlusOptions) -> Needs:
-    return Needs(tokens_in="all", tokens_in_gradients="all", input_gradients=options.pixels)
+def needs(options: GradSkipPlusOptions, architecture: Architecture) -> Needs:
+    """What enters the middle blocks, its gradient there and, with `pixels`, the gradient at the image."""
+    read = tuple(block.index for block in middle(architecture.blocks, options))
+    return Needs(tokens_in=read, tokens_in_gradients=read, input_gradients=options.pixels)
 
 
 def rules(options: GradSkipPlusOptions) -> Rules:

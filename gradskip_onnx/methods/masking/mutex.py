@@ -136,7 +136,7 @@ MUTEX = method(
         reference="Marchetti, Traini, Ursino and Virgili, Multiplex Network-Based Representation of Vision "
         "Transformers for Visual Explainability, Neural Computing and Applications 37, 2025",
         options=MutexOptions,
-        needs=lambda _: Needs(attention="all", tokens_in="first"),
+        needs=lambda _, model: Needs(attention=model.every_block, tokens_in=model.first_block),
         run=mutex,
         cost=lambda _: Cost(1 + MASKS, 0, "all but one with about half of the patches"),
     )

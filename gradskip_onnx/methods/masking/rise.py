@@ -71,7 +71,7 @@ RISE = method(
         summary="random masks, weighed by the probability of the class behind each",
         reference="Petsiuk, Das and Saenko, RISE: Randomized Input Sampling for Explanation, BMVC 2018",
         options=RiseOptions,
-        needs=lambda _: Needs(),
+        needs=lambda _options, _model: Needs(),
         run=rise,
         cost=lambda options: Cost(1 + options.masks),
     )

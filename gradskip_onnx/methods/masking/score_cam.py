@@ -68,9 +68,9 @@ def _corner_aligned(new: int, old: int) -> Array:
     return matrix
 
 
-def score_cam_needs(options: ScoreCamOptions) -> Needs:
+def score_cam_needs(options: ScoreCamOptions, architecture: Architecture) -> Needs:
     """The tokens read, of the last block."""
-    wanted: dict[str, Any] = {LAYERS[options.layer]: "last"}
+    wanted: dict[str, Any] = {LAYERS[options.layer]: architecture.last_block}
     return Needs(**wanted)
 
 

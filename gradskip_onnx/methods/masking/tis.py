@@ -75,7 +75,7 @@ TIS = method(
         summary="the model reads half of its patches, chosen by clusters of its activations",
         reference="Englebert et al., Explaining through Transformer Input Sampling, ICCV workshops 2023",
         options=TisOptions,
-        needs=lambda _: Needs(tokens_in="first", tokens_out="all"),
+        needs=lambda _, model: Needs(tokens_in=model.first_block, tokens_out=model.every_block),
         run=tis,
         cost=lambda options: Cost(1 + options.masks, 0, f"all but one with {options.ratio:.0%} of the patches"),
     )

@@ -140,7 +140,7 @@ VIT_CX = method(
         summary="clustered feature maps, weighed by what each does to the probability of the class",
         reference="Xie et al., ViT-CX: Causal Explanation of Vision Transformers, IJCAI 2023",
         options=VitCxOptions,
-        needs=lambda _: Needs(normed="last"),
+        needs=lambda _, model: Needs(normed=model.last_block),
         run=vit_cx,
         cost=lambda _: Cost(2 + 2 * TYPICAL, 0, "two for each cluster of feature maps; about 70 clusters in ViT-B"),
     )
