@@ -13,9 +13,9 @@ import numpy as np
 from gradskip_onnx.graph.layouts import arrange
 from gradskip_onnx.graph.read.load import load
 from gradskip_onnx.model_file.metadata import KEY
-from gradskip_onnx.passes.run_plan import predicted
 from gradskip_onnx.runtime.session import Session, open_session
 from gradskip_onnx.selfcontained.bundle import EXPLAIN
+from gradskip_onnx.tasks import BY_RANK
 from gradskip_onnx.types import Array
 
 from .oracle import Oracle, differentiate
@@ -96,7 +96,7 @@ def _whole(session: Session, anatomy: Mapping[str, Any], exportable: Exportable,
     ours = session.run(names, feeds)
     logits, chosen = ours[anatomy["logits"]], ours["gradskip/target"]
     wanted = np.asarray(feeds.get("target", np.full(1, -1)))
-    expected = np.where(wanted < 0, predicted(logits), wanted)
+    expected = np.where(wanted < 0, BY_RANK[logits.ndim].predicted(logits), wanted)
     oracle = differentiate(exportable, images, chosen, logits)
     yield "logits", "", logits, oracle.logits
     light = session.run([anatomy["logits"]], {**feeds, EXPLAIN: np.array(False)})

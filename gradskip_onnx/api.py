@@ -11,7 +11,7 @@ from gradskip_onnx.images.model_configs import beside
 from gradskip_onnx.images.preprocess import Preprocess, Size, resolve
 from gradskip_onnx.model_file.metadata import read_metadata
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
-from gradskip_onnx.passes.opened_model import Sizes, open_model
+from gradskip_onnx.passes.opened_model import SessionSettings, Sizes, open_model
 from gradskip_onnx.pipeline.explainer import Explainer, Explanation, ImageLike
 
 from .types import Architecture, Array
@@ -41,11 +41,9 @@ def load(
     file = model if isinstance(model, ModelFile) else open_model_file(model)
     near = beside(file.asked)
     sizes = Sizes(size or flags.get("size") or getattr(told, "size", None), getattr(near.preprocess, "size", None))
-    opened = open_model(
-        file, sizes, default_cache() if cache else None,
-        device=device, require_device=require_device, threads=threads, low_memory=low_memory,
-    )  # fmt: skip
-    said, read = opened.portrait.notes, opened.architecture
+    how = SessionSettings(device, require_device, threads, low_memory)
+    opened = open_model(file, sizes, default_cache() if cache else None, how)
+    said, read = opened.facts.metadata, opened.architecture
     chosen, assumed = resolve(
         flags=flags, metadata=told or said.preprocess, sidecar=near.preprocess, input_size=read.input_dims[1:]
     )

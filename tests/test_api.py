@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from PIL import Image
 
 import gradskip_onnx
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.passes.opened_model import OpenedModel
 from tests.support.models import Vit, vit
 
 LABELS = ("cat", "dog, hound", "bird", "fish", "dog house")
@@ -161,10 +163,41 @@ def test_pictures_need_three_channels(picture):
 
 def test_sessions_are_opened_once(explainer, picture):
     explainer.explain(picture, method="gradskip")
-    before = dict(explainer.model.opened)
-    explainer.explain(picture, 1, method="gradskip", alpha=0.1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpenedModel, "_make", None)  # whoever would open a session fails
+        explainer.explain(picture, 1, method="gradskip", alpha=0.1)
+        with pytest.raises(TypeError):
+            explainer.explain(picture, 1, method="gradskip", tokens="input")
 
-    assert explainer.model.opened == before
+
+def test_a_closed_explainer_opens_what_it_needs(explainer, picture):
+    before = explainer.explain(picture).map
+    explainer.close()
+
+    np.testing.assert_array_equal(explainer.explain(picture).map, before)
+
+
+def test_asking_for_the_provider_opens_nothing(model: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(OpenedModel, "_make", None)
+
+    assert gradskip_onnx.load(model, "cpu").provider == "CPUExecutionProvider"
+
+
+def test_threads_share_an_explainer(model: Path, picture):
+    """Sessions, proofs about classes and shortened models are made once, whoever asks first."""
+    explainer = gradskip_onnx.load(model, threads=1)
+    jobs: list[tuple[str, Any]] = [("gradskip+", None), ("gradskip", [0, 1]), ("tis", 1), ("grad-cam", 2)] * 3
+    options: dict[str, dict[str, Any]] = {"tis": {"masks": 8}}
+
+    def run(job: tuple[str, Any]) -> Any:
+        found = explainer.explain(picture, job[1], method=job[0], **options.get(job[0], {}))
+        return [each.map for each in (found if isinstance(found, list) else [found])]
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(run, jobs))
+
+    for job, maps in zip(jobs, together, strict=True):
+        np.testing.assert_array_equal(maps, run(job))
 
 
 def test_probability_is_another_direction(explainer, picture):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradskip_onnx.passes.run_plan import predicted
+from gradskip_onnx.tasks import BY_RANK
 from gradskip_onnx.types import Array
 
 from .families import Family
@@ -49,7 +49,7 @@ def write(family: Family, module: nn.Module, size: tuple[int, int], path: Path) 
     with _watch(family.blocks(module)) as outputs:
         logits = module(torch.from_numpy(images))
     values = logits.detach().numpy()
-    classes = predicted(values)
+    classes = BY_RANK[values.ndim].predicted(values)
     weights = seeds(values, classes)
     (logits * torch.from_numpy(weights)).sum().backward()
     arrays: dict[str, Array] = {"images": images, "logits": values, "classes": classes}

@@ -34,7 +34,8 @@ class ModelFacts:
     architecture: Architecture
     image: TensorFact
     scores: TensorFact
-    notes: Metadata
+    metadata: Metadata
+    weight_bytes: int  # what a session holds at least
     others: tuple[str, ...] = ()  # weight files beside the model
 
 
@@ -59,24 +60,26 @@ class ModelCache:
     """The entries of one file in a cache; with no cache nothing is found and nothing is kept."""
 
     cache: CacheFolder | None
-    facts: Mapping[str, Any] = field(default_factory=lambda: EMPTY)  # of the file and of the code
+    key: Mapping[str, Any] = field(default_factory=lambda: EMPTY)  # of the file and of the code that read it
 
-    def portrait(self, asked: Mapping[str, Any]) -> ModelFacts | None:
-        found: ModelFacts | None = self._get({"portrait": asked}, lambda data: from_plain(ModelFacts, json.loads(data)))
+    def facts(self, asked: Mapping[str, Any]) -> ModelFacts | None:
+        """What an earlier call found in the file; `asked` is what the user said about it."""
+        found: ModelFacts | None = self._get({"facts": asked}, lambda data: from_plain(ModelFacts, json.loads(data)))
         return found
 
-    def keep_portrait(self, asked: Mapping[str, Any], portrait: ModelFacts) -> None:
-        self._put({"portrait": asked}, lambda: encode(portrait))
+    def keep_facts(self, asked: Mapping[str, Any], facts: ModelFacts) -> None:
+        self._put({"facts": asked}, lambda: encode(facts))
 
-    def graph(self, request: PassRequest, *, rows: bool, size: Any) -> CachedPlan | None:
+    def plan(self, request: PassRequest, *, rows: bool, size: Any) -> CachedPlan | None:
+        """The graph that an earlier call built for a request."""
         found: CachedPlan | None = self._get(_asked(request, rows, size), _parsed)
         return found
 
-    def keep_graph(self, request: PassRequest, graph: CachedPlan, *, rows: bool, size: Any) -> None:
-        self._put(_asked(request, rows, size), lambda: encode((graph.plan, graph.places)) + b"\n" + graph.model)
+    def keep_plan(self, request: PassRequest, built: CachedPlan, *, rows: bool, size: Any) -> None:
+        self._put(_asked(request, rows, size), lambda: encode((built.plan, built.places)) + b"\n" + built.model)
 
     def _get(self, more: Mapping[str, Any] | None, read: Callable[[bytes], Any]) -> Any:
-        data = None if self.cache is None or more is None else self.cache.get({**self.facts, **more})
+        data = None if self.cache is None or more is None else self.cache.get({**self.key, **more})
         try:
             return None if data is None else read(data)
         except (ValueError, TypeError, KeyError):  # an entry of another form: as good as none
@@ -84,7 +87,7 @@ class ModelCache:
 
     def _put(self, more: Mapping[str, Any] | None, written: Callable[[], bytes]) -> None:
         if self.cache is not None and more is not None:
-            self.cache.put({**self.facts, **more}, written())
+            self.cache.put({**self.key, **more}, written())
 
 
 def _parsed(data: bytes) -> CachedPlan:

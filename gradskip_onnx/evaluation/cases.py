@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.classes import find_class
 from gradskip_onnx.images.preprocess import Geometry, prepare
 from gradskip_onnx.metrics import Sample, Score
-from gradskip_onnx.passes.run_plan import predicted
+from gradskip_onnx.tasks import Task, task_of
 from gradskip_onnx.types import Array
 
 from .forward import Forward
@@ -117,7 +117,7 @@ def _cases(
 ) -> Prepared:
     size = (image.shape[1], image.shape[2])
     areas = areas_of(entry, label, geometry, size)
-    targets = _targets(logits, label, target, areas)
+    targets = _targets(task_of(explainer.architecture), logits, label, target, areas)
     if isinstance(targets, str):
         return Prepared(entry, excluded=targets)
     made = [
@@ -138,10 +138,22 @@ def _cases(
     return Prepared(entry, tuple(Case(sample, forward.score(logits, sample.target)) for sample in made))
 
 
-def _targets(logits: Array, label: int | None, target: str, areas: Array | None) -> list[int] | str:
+def _targets(task: Task, logits: Array, label: int | None, target: str, areas: Array | None) -> list[int] | str:
     """The classes to explain, or why there are none."""
     if target == "predicted":
-        return [int(predicted(logits[None])[0])]
-    if logits.ndim == 1:
-        return "the image has no label" if label is None else [label]
+        return [int(task.predicted(logits[None])[0])]
+    return TRUE_CLASSES[task.name](logits, label, areas)
+
+
+def _labelled(_logits: Array, label: int | None, _areas: Array | None) -> list[int] | str:
+    return "the image has no label" if label is None else [label]
+
+
+def _shown(logits: Array, _label: int | None, areas: Array | None) -> list[int] | str:
     return shown_classes(areas, logits) or "no class is both there and predicted"
+
+
+TRUE_CLASSES: Mapping[str, Callable[[Array, int | None, Array | None], list[int] | str]] = {
+    "classification": _labelled,
+    "segmentation": _shown,
+}

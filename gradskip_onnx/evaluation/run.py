@@ -46,7 +46,7 @@ class Run:
     @classmethod
     def open(cls, evaluation: Evaluation, folder: Path) -> Run:
         shown = {entry.id for entry in evaluation.shown}
-        return cls(evaluation, folder, Ledger.open(folder), Pictures(folder), Forward.of(evaluation.explainer), shown)
+        return cls(evaluation, folder, Ledger.open(folder), Pictures(folder), Forward(evaluation.explainer), shown)
 
     def go(self, step: Step) -> None:
         """Measure everything that is missing."""
@@ -54,7 +54,7 @@ class Run:
         for methods in self._turns():
             for group in _groups(evaluation.dataset.entries, evaluation.batch):
                 self._group(group, methods, step)
-            evaluation.explainer.model.opened.clear()
+            evaluation.explainer.close()
         for measurement in evaluation.together:
             for method in evaluation.methods:
                 self._together(method, measurement)

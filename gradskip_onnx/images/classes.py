@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.tasks import Task
 from gradskip_onnx.types import Array
 
 
@@ -49,29 +50,14 @@ def _class_named(name: str, labels: Sequence[str], classes: int) -> int:
     raise InputError(f"{name!r} fits {len(matches)} classes: {several}; give the index")
 
 
-def pixels_won(logits: Array) -> Array:
-    """How many pixels of (classes, h, w) each class wins; of equal scores the first does, as in argmax."""
-    best = logits == logits.max(axis=0)  # argmax over this axis is ten times slower
-    won = np.array([np.count_nonzero(pixels) for pixels in best])
-    if won.sum() != logits[0].size:
-        won = np.bincount(logits.argmax(axis=0).ravel(), minlength=len(logits))
-    return won
-
-
 def rank(
-    logits: Array, labels: Sequence[str], first: int | None = None, also: int | None = None
+    task: Task, scores: Array, labels: Sequence[str], first: int | None = None, also: int | None = None
 ) -> tuple[Candidate, ...]:
-    """The classes of (classes,) or (classes, h, w) scores, strongest first: all, or the first ones and one more."""
-    if logits.ndim == 1:
-        shifted = np.exp(logits.astype(np.float64) - logits.max())
-        strength, scores = shifted / shifted.sum(), logits
-    else:
-        won = pixels_won(logits)
-        strength, scores = won / won.sum(), logits.mean(axis=(1, 2))
-    chosen = [int(i) for i in np.lexsort((-scores, -strength))[:first]]
+    """The classes of one image's scores, strongest first: all, or the first ones and one more."""
+    share, score = task.standing(scores)
+    chosen = [int(i) for i in np.lexsort((-score, -share))[:first]]
     if also is not None and also not in chosen:
         chosen.append(also)
     return tuple(
-        Candidate(i, labels[i] if i < len(labels) else f"class {i}", float(scores[i]), float(strength[i]))
-        for i in chosen
+        Candidate(i, labels[i] if i < len(labels) else f"class {i}", float(score[i]), float(share[i])) for i in chosen
     )

@@ -24,6 +24,7 @@ from gradskip_onnx.graph.read.assemble import assemble
 from gradskip_onnx.graph.rewrite.mix_before_enlarging import OPERATORS, mix_before_enlarging
 from gradskip_onnx.graph.rewrite.prune_rows import prune_rows
 from gradskip_onnx.graph.rewrite.repeat_head import readable, repeat_head
+from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import AUTOMATIC, Block, Instrumented, Needs, Source, TensorFact
 
 TARGET, REGION = "target", "region"
@@ -128,13 +129,13 @@ def _differentiate(
     architecture, facts = reading.architecture, dict(reading.facts)
     for _, written in heads.values():
         facts |= written
-    build_seed = score if callable(score) else named_seed(architecture, score)
+    build_seed = score if callable(score) else named_seed(score)
     emit = (RowEmit if rows else Emit)(graph, facts, opset["ai.onnx"])
     logits = emit.sym(architecture.logits)
     target = _input(emit, TARGET, TensorFact((None,), np.dtype(np.int64)))
     inputs = {TARGET: np.full(1, AUTOMATIC, np.int64)}
     region = None
-    if architecture.task == "segmentation":
+    if task_of(architecture).takes_region:
         region = _input(emit, REGION, TensorFact((None, *logits.dims[2:]), np.dtype(np.float32)))
         inputs[REGION] = np.full((1, 1, 1), AUTOMATIC, np.float32)
     if isinstance(emit, RowEmit):

@@ -1,9 +1,9 @@
-"""Several classes of one image from one forward pass, where that is proven to give what passes of their own give."""
+"""K classes of one image from one forward pass, after checking that it equals K passes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,44 +23,31 @@ Opened = tuple[Plan, Session]
 Open = Callable[[PassRequest], Opened]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sharing:
-    """What is known of each request: the graph that serves several classes at once, or None if none does.
+def share_forward_pass(
+    image: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: PassRequest,
+    architecture: Architecture, alone: Open, with_rows: Open,
+) -> tuple[Opened | None, list[Trace] | None]:  # fmt: skip
+    """The graph that serves several classes of one image (1, channels, H, W), and their traces; None if none does.
 
-    Usually that is the graph that serves one class (see `autodiff.rows`). Where heads or windows share an axis with
-    the image it is one of its own, opened when it is first needed.
+    Usually that is the graph that serves one class (`alone`; see `autodiff.per_class_rows`). Where heads or windows
+    share an axis with the image it is one of its own (`with_rows`). Either must give the last class what a pass of
+    its own gives.
     """
-
-    known: dict[PassRequest, Opened | None] = field(default_factory=dict)
-
-    def run(
-        self, image: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: PassRequest,
-        architecture: Architecture, alone: Open, with_rows: Open,
-    ) -> list[Trace] | None:  # fmt: skip
-        """A trace for each target, or None where every class needs a pass of its own. Image (1, channels, H, W)."""
-        if request in self.known:
-            opened = self.known[request]
-            if opened is None:
-                return None
-            return run_plan(opened[1], opened[0], architecture, image, targets, regions)
-        plan, session = alone(request)
-        if plan.target_input is None:  # nothing is differentiated: the classes do not differ in anything
-            self.known[request] = plan, session
-            return run_plan(session, plan, architecture, image, targets, regions)
-        last = None if regions is None else regions[-1:]
-        (witness,) = run_plan(session, plan, architecture, image, targets[-1:], last)
-        self.known[request] = None
-        for ways in (with_rows,) if _folded(architecture) else (alone, with_rows):
-            try:
-                opened = ways(request)
-                quiet = replace(opened[1], handle=_Quiet(opened[1].handle))
-                found = run_plan(quiet, opened[0], architecture, image, targets, regions)
-            except GradskipError:  # shapes that do not fit each other are how a graph says that it cannot
-                continue
-            if _same(found[-1], witness):
-                self.known[request] = opened
-                return found
-        return None
+    plan, session = alone(request)
+    if plan.target_input is None:  # nothing is differentiated: the classes do not differ in anything
+        return (plan, session), run_plan(session, plan, architecture, image, targets, regions)
+    last = None if regions is None else regions[-1:]
+    (witness,) = run_plan(session, plan, architecture, image, targets[-1:], last)
+    for ways in (with_rows,) if _folded(architecture) else (alone, with_rows):
+        try:
+            opened = ways(request)
+            quiet = replace(opened[1], handle=_Quiet(opened[1].handle))
+            found = run_plan(quiet, opened[0], architecture, image, targets, regions)
+        except GradskipError:  # shapes that do not fit each other are how a graph says that it cannot
+            continue
+        if _same(found[-1], witness):
+            return opened, found
+    return None, None
 
 
 def _folded(architecture: Architecture) -> bool:

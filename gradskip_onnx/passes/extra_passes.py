@@ -13,6 +13,7 @@ from gradskip_onnx.autodiff.scores.seeds import Seed
 from gradskip_onnx.errors import ModelError
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.runtime.session import Session
+from gradskip_onnx.tasks import Task
 from gradskip_onnx.types import Array, Needs, Trace
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ Shorten = Callable[[Trace], "tuple[Short, Session]"]
 class ExtraPasses:
     """`methods.Passes` for one image: the class is that of the trace, the pixels are those it explains."""
 
+    task: Task
     run: Run
     trace: Trace
     region: Array | None
@@ -39,10 +41,10 @@ class ExtraPasses:
     progress: Progress | None = None
 
     def probabilities(self, images: Array) -> Array:
-        return self._pooled(_softmax(self._logits(images)))
+        return self.task.probability(self._logits(images), self.trace.target, self.pixels())
 
     def scores(self, images: Array) -> Array:
-        return self._pooled(self._logits(images))
+        return self.task.score(self._logits(images), self.trace.target, self.pixels())
 
     def traces(
         self, images: Array, needs: Needs | None = None, rules: Rules | None = None, score: Seed | None = None
@@ -52,11 +54,7 @@ class ExtraPasses:
         return self._passes(images, request, GRADIENTS_AT_ONCE)
 
     def pixels(self) -> Array | None:
-        """As the seed of the score has it: the region, else the pixels predicted as the class, else all."""
-        if self.trace.logits.ndim == 1:
-            return None
-        chosen = self.trace.logits.argmax(axis=0) == self.trace.target if self.region is None else self.region
-        return (chosen if chosen.any() else np.ones_like(chosen)).astype(np.float32)
+        return self.task.explained(self.trace.logits, self.trace.target, self.region)
 
     def without_tokens(self, keep: Array) -> Array:
         """Sequences of one length share a batch."""
@@ -73,13 +71,13 @@ class ExtraPasses:
                 logits = ask(session, short, np.stack([tokens[short.rows(row)] for row in keep[part]]))
                 if not np.isfinite(logits).all():
                     raise ModelError(f"with {count} patches left the model's scores are not finite numbers")
-                found[part] = self._pooled(_softmax(logits.astype(np.float64)))
+                found[part] = self.task.probability(logits, self.trace.target, self.pixels())
                 self._count(len(part))
         return found
 
     def _logits(self, images: Array) -> Array:
         forward = PassRequest(Needs())
-        return np.stack([trace.logits for trace in self._passes(images, forward, AT_ONCE)]).astype(np.float64)
+        return np.stack([trace.logits for trace in self._passes(images, forward, AT_ONCE)])
 
     def _passes(self, images: Array, request: PassRequest, step: int) -> Iterator[Trace]:
         pixels = self.pixels()
@@ -92,16 +90,3 @@ class ExtraPasses:
     def _count(self, passes: int) -> None:
         if self.progress is not None:
             self.progress(passes)
-
-    def _pooled(self, values: Array) -> Array:
-        """(M, classes) or (M, classes, h, w) -> (M,): the class, over the pixels that the trace explains."""
-        of_class, weights = values[:, self.trace.target], self.pixels()
-        if weights is None:
-            return np.asarray(of_class)
-        return np.asarray((of_class * weights).sum(axis=(1, 2)) / weights.sum())
-
-
-def _softmax(logits: Array) -> Array:
-    """Over the class axis, the second."""
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

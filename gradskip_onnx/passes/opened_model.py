@@ -1,15 +1,15 @@
-"""A model that can be asked: what it is, and sessions that show what a method needs.
-
-The file itself is read when that is first needed, which it is not where an earlier call kept what it found.
-"""
+"""A model that can be asked: facts about one file, and everything opened for it so far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gradskip_onnx.cache.dataclass_json import as_plain
 from gradskip_onnx.cache.folder import CacheFolder
@@ -19,8 +19,11 @@ from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
 from gradskip_onnx.model_file.metadata import read_metadata
 from gradskip_onnx.model_file.opening import ModelFile
-from gradskip_onnx.runtime.session import Session, import_runtime, open_bytes, open_session
-from gradskip_onnx.types import Architecture, Plan, Source, TensorFact, Trace
+from gradskip_onnx.runtime.session import Session, import_runtime, open_bytes, open_session, provider_for
+from gradskip_onnx.types import Architecture, Array, Plan, Source, TensorFact, Trace
+
+from .class_sharing import share_forward_pass
+from .run_plan import run_plan
 
 if TYPE_CHECKING:
     from gradskip_onnx.graph.architecture import Reading
@@ -28,128 +31,197 @@ if TYPE_CHECKING:
 
 Size = tuple[int, int]
 Opened = tuple[Plan, Session]
+Read = Callable[[], "tuple[Source, Reading]"]
+Regions = Sequence[Array] | None
 
 
-@dataclass(slots=True, eq=False)
-class LazyReading:
-    """The file as it was read, or how to read it."""
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """How every session of a model is opened; see `runtime.session.open_bytes`."""
 
-    read: Callable[[], tuple[Source, Reading]]
-    found: tuple[Source, Reading] | None = None
-
-    def get(self) -> tuple[Source, Reading]:
-        if self.found is None:
-            self.found = self.read()
-        return self.found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpenedModel:
-    """One file on one device; sessions are opened when first needed and held."""
-
-    name: str
-    folder: Path | None
-    portrait: ModelFacts
-    whole: LazyReading
-    cache: ModelCache
     device: str = "auto"
     require_device: bool = False
     threads: int | None = None
-    low_memory: bool = False  # little memory and a quick start, for few images
-    opened: dict[PassRequest, Opened] = field(default_factory=dict)
-    shortened: list[Any] = field(default_factory=list)  # none yet, or one: (Short, Session) or the refusal
+    low_memory: bool = False
+
+
+class OpenedModel:
+    """One model file on one device.
+
+    The only object of the library whose state grows. It holds, each made when first needed: the graph as it was read
+    (not needed where the cache has what was found in it), a session for each request, what is known about classes
+    sharing a forward pass, and the model from which tokens can be left out. Several threads may use it at once.
+    `close` lets go of all of it; a later call makes again what it needs.
+    """
+
+    def __init__(
+        self, name: str, folder: Path | None, facts: ModelFacts, read: Read, cache: ModelCache, how: SessionSettings
+    ) -> None:
+        self.name, self.folder, self.facts = name, folder, facts
+        self._read, self._cache, self._how = read, cache, how
+        self._lock = RLock()  # making something may need something else that is made under it
+        self._whole: tuple[Source, Reading] | None = None
+        self._opened: dict[PassRequest, Opened] = {}
+        self._sharing: dict[PassRequest, Opened | None] = {}  # None: every class needs a pass of its own
+        self._shortened: tuple[Short, Session] | UnsupportedModelError | None = None
 
     @property
     def architecture(self) -> Architecture:
-        return self.portrait.architecture
+        return self.facts.architecture
 
     @property
     def image(self) -> TensorFact:
         """Shape and element type of the input."""
-        return self.portrait.image
-
-    @property
-    def source(self) -> Source:
-        return self.whole.get()[0]
-
-    @property
-    def reading(self) -> Reading:
-        return self.whole.get()[1]
+        return self.facts.image
 
     @property
     def weight_bytes(self) -> int:
-        """What a session holds at least."""
-        return weight_bytes(self.source.model)
+        """Bytes that a session holds at least."""
+        return self.facts.weight_bytes
+
+    @property
+    def provider(self) -> str:
+        """The provider that runs the model; before a session is open, the one that ONNX Runtime will be asked for."""
+        with self._lock:
+            opened = next(iter(self._opened.values()), None)
+        return opened[1].provider if opened else provider_for(self._how.device, self._how.require_device)
+
+    @property
+    def source(self) -> Source:
+        return self._get()[0]
+
+    @property
+    def reading(self) -> Reading:
+        return self._get()[1]
 
     def open(self, request: PassRequest) -> Opened:
         """The plan and session for a request; made once."""
-        if request not in self.opened:
-            self.opened[request] = self._made(request, rows=False)
-        return self.opened[request]
+        with self._lock:
+            if request not in self._opened:
+                self._opened[request] = self._make(request, rows=False)
+            return self._opened[request]
 
-    def open_rows(self, request: PassRequest) -> Opened:
-        """The same for one image and several classes, where the plan for one class does not serve them."""
-        return self._made(request, rows=True)
+    def run(self, images: Array, targets: Sequence[int | None], regions: Regions, request: PassRequest) -> list[Trace]:
+        """A trace for each target: of its own image (B, channels, H, W), or all of one image.
+
+        Several classes of one image share its forward pass, where the model is proven to allow that; else they are run
+        as copies of the image.
+        """
+        several = len(targets) > len(images)
+        if several and self.image.dims[0] is None:
+            shared = self._run_together(images.astype(self.image.dtype), targets, regions, request)
+            if shared is not None:
+                return shared
+        plan, session = self.open(request)
+        copies = np.repeat(images, len(targets) // len(images), axis=0) if several else images
+        found: list[Trace] = []
+        for batch in _batches(copies.astype(self.image.dtype), targets, regions, self.image.dims[0]):
+            found += run_plan(session, plan, self.architecture, *batch)
+        return found[: len(targets)]
 
     def shorten(self, trace: Trace) -> tuple[Short, Session]:
         """The model behind its positional embedding, for any number of tokens; made or refused once."""
         from gradskip_onnx.graph.shorten.shorten_proof import proven_short
 
-        if not self.shortened:
-            try:
-                short = proven_short(self.source, self.reading, trace)
-                session = self._session(partial(open_session, short.model, short.folder))
-                self.shortened.append((replace(short, model=type(short.model)()), session))
-            except UnsupportedModelError as refusal:
-                self.shortened.append(refusal)
-        (found,) = self.shortened
+        with self._lock:
+            if self._shortened is None:
+                try:
+                    short = proven_short(self.source, self.reading, trace)
+                    session = self._session(partial(open_session, short.model, short.folder))
+                    self._shortened = replace(short, model=type(short.model)()), session
+                except UnsupportedModelError as refusal:
+                    self._shortened = refusal
+            found = self._shortened
         if isinstance(found, UnsupportedModelError):
             raise found
-        made: tuple[Short, Session] = found
-        return made
+        return found
 
     def with_graph(self, graph: Any) -> OpenedModel:
         """The same model with other weights: what was found is about the graph; nothing is kept of it."""
-        source, reading = self.whole.get()
-        whole = LazyReading(self.whole.read, (source, replace(reading, graph=graph)))
-        return replace(self, whole=whole, cache=ModelCache(None), opened={}, shortened=[])
+        source, reading = self._get()
+        other = source, replace(reading, graph=graph)
+        return OpenedModel(self.name, self.folder, self.facts, lambda: other, ModelCache(None), self._how)
 
-    def _made(self, request: PassRequest, *, rows: bool) -> Opened:
+    def close(self) -> None:
+        """Let go of the graph and of all sessions; passes under way end as if nothing had happened."""
+        with self._lock:
+            self._whole, self._shortened = None, None
+            self._opened.clear()
+            self._sharing.clear()
+
+    def _get(self) -> tuple[Source, Reading]:
+        with self._lock:
+            if self._whole is None:
+                self._whole = self._read()
+            return self._whole
+
+    def _run_together(
+        self, image: Array, targets: Sequence[int | None], regions: Regions, request: PassRequest
+    ) -> list[Trace] | None:
+        with self._lock:
+            if request not in self._sharing:
+                opened, traces = share_forward_pass(
+                    image, targets, regions, request, self.architecture, self.open, self._open_rows
+                )
+                self._sharing[request] = opened
+                return traces
+            opened = self._sharing[request]
+        return None if opened is None else run_plan(opened[1], opened[0], self.architecture, image, targets, regions)
+
+    def _open_rows(self, request: PassRequest) -> Opened:
+        """A graph for one image and several classes, where the graph for one class does not serve them."""
+        return self._make(request, rows=True)
+
+    def _make(self, request: PassRequest, *, rows: bool) -> Opened:
         key: Mapping[str, Any] = {"rows": rows, "size": self.architecture.input_dims}
-        graph = self.cache.graph(request, **key)
-        if graph is None:
+        found = self._cache.plan(request, **key)
+        if found is None:
             from gradskip_onnx.instrument.build_plan import build_plan
 
             needs, score, rules = request.needs, request.score, request.rules
-            graph = CachedPlan.of(build_plan(self.source, self.reading, needs, score=score, rules=rules, rows=rows))
-            self.cache.keep_graph(request, graph, **key)
-        session = self._session(partial(open_bytes, graph.model, graph.places, self.folder))
-        return graph.plan, session
+            found = CachedPlan.of(build_plan(self.source, self.reading, needs, score=score, rules=rules, rows=rows))
+            self._cache.keep_plan(request, found, **key)
+        return found.plan, self._session(partial(open_bytes, found.model, found.places, self.folder))
 
     def _session(self, opening: Callable[..., Session]) -> Session:
+        how = self._how
         return opening(
-            device=self.device, require_device=self.require_device, threads=self.threads, low_memory=self.low_memory
+            device=how.device, require_device=how.require_device, threads=how.threads, low_memory=how.low_memory
         )
+
+
+def _batches(
+    images: Array, targets: Sequence[int | None], regions: Regions, fixed: int | None
+) -> Iterator[tuple[Array, list[int | None], list[Array] | None]]:
+    """Images with their targets and regions; a file with a fixed batch is filled up with copies of the last image."""
+    step = fixed or len(images)
+    for start in range(0, len(images), step):
+        here = [min(start + at, len(images) - 1) for at in range(step)]
+        yield images[here], [targets[at] for at in here], None if regions is None else [regions[at] for at in here]
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The size of the image where the file leaves it open, by those who were asked before and after the file itself."""
+    """Where the file leaves the image size open: the user's, which beats the file's metadata, and that of config.json,
+    which the metadata beats."""
 
     asked: Size | None
     beside: Size | None
 
 
-def open_model(file: ModelFile, sizes: Sizes, cache: CacheFolder | None, **how: Any) -> OpenedModel:
-    """What is known of a file, from the cache or by reading it; `how` are the fields of OpenedModel about sessions."""
+def open_model(file: ModelFile, sizes: Sizes, cache: CacheFolder | None, how: SessionSettings) -> OpenedModel:
+    """What is known of a file, from the cache or by reading it."""
     import_runtime()  # it will be needed, and the file is still being hashed
     entries = open_model_cache(cache, file.sha256() if cache else "", None if file.path is None else file.path.name)
-    whole = LazyReading(lambda: _read(file, sizes))
-    portrait = entries.portrait(as_plain(sizes))
-    if portrait is None or not _unchanged(portrait, file):
-        portrait = _portrait(*whole.get())
-        entries.keep_portrait(as_plain(sizes), portrait)
-    return OpenedModel(file.name, file.folder, portrait, whole, entries, **how)
+    facts, read = entries.facts(as_plain(sizes)), partial(_read, file, sizes)
+    if facts is not None and _unchanged(facts, file):
+        return OpenedModel(file.name, file.folder, facts, read, entries, how)
+    whole = read()
+    facts = _facts(*whole)
+    entries.keep_facts(as_plain(sizes), facts)
+    opened = OpenedModel(file.name, file.folder, facts, read, entries, how)
+    opened._whole = whole
+    return opened
 
 
 def _read(file: ModelFile, sizes: Sizes) -> tuple[Source, Reading]:
@@ -157,27 +229,28 @@ def _read(file: ModelFile, sizes: Sizes) -> tuple[Source, Reading]:
     from gradskip_onnx.graph.read.load import load
 
     source = load(file)
-    told = read_metadata(source)
-    size = sizes.asked or getattr(told.preprocess, "size", None) or sizes.beside
-    return source, read(source, size=size, outputs=told.forward_outputs)
+    metadata = read_metadata(source)
+    size = sizes.asked or getattr(metadata.preprocess, "size", None) or sizes.beside
+    return source, read(source, size=size, outputs=metadata.forward_outputs)
 
 
-def _unchanged(portrait: ModelFacts, file: ModelFile) -> bool:
+def _unchanged(facts: ModelFacts, file: ModelFile) -> bool:
     """Whether the weight files beside a model are still those that were read with it."""
     folder = file.folder or Path()
     try:
-        return file.sha256(folder / name for name in portrait.others) == portrait.sha256
+        return file.sha256(folder / name for name in facts.others) == facts.sha256
     except OSError:
         return False
 
 
-def _portrait(source: Source, reading: Reading) -> ModelFacts:
+def _facts(source: Source, reading: Reading) -> ModelFacts:
     architecture, facts = reading.architecture, reading.facts
     return ModelFacts(
         sha256=source.sha256,
         architecture=architecture,
         image=facts[architecture.input],
         scores=facts[architecture.logits],
-        notes=read_metadata(source),
+        metadata=read_metadata(source),
+        weight_bytes=weight_bytes(source.model),
         others=tuple(path.relative_to(source.folder or Path()).as_posix() for path in source.others),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from gradskip_onnx.errors import ModelError
 from gradskip_onnx.graph.layouts import arrange
 from gradskip_onnx.runtime.session import Session
+from gradskip_onnx.tasks import Task, task_of
 from gradskip_onnx.types import AUTOMATIC, Architecture, Array, Plan, Trace, read_only
 
 
@@ -46,7 +47,7 @@ def run_plan(
     layouts = _layouts(architecture)
     values = _canonical(plan.values, outputs, layouts, batch)
     gradients, readouts, relevances = (_canonical(part, outputs, layouts, rows) for part in shown[1:])
-    explained = outputs[plan.target_output] if plan.target_output else _chosen(targets, logits)
+    explained = outputs[plan.target_output] if plan.target_output else _chosen(task_of(architecture), targets, logits)
     seen = [_of_image(values, i) for i in range(batch)]
     places = range(rows) if rows == batch else [0] * rows  # of the image that each row is about
     return [
@@ -67,25 +68,12 @@ def _of_image(arrays: Mapping[str, Array], i: int) -> Mapping[str, Array]:
     return MappingProxyType({name: read_only(array[i]) for name, array in arrays.items()})
 
 
-def _chosen(targets: Sequence[int | None] | None, logits: Array) -> list[int]:
+def _chosen(task: Task, targets: Sequence[int | None] | None, scores: Array) -> list[int]:
     """The classes asked for, by number or place as the seeds have it; nothing is differentiated, no graph chooses."""
-    wanted = [AUTOMATIC if target is None else target for target in targets or [None] * len(logits)]
-    order = np.argsort(-_strength(logits), axis=1, kind="stable")
+    wanted = [AUTOMATIC if target is None else target for target in targets or [None] * len(scores)]
+    order = np.argsort(-task.ranked(scores), axis=1, kind="stable")
     rows = np.broadcast_to(order, (len(wanted), order.shape[1]))
     return [target if target >= 0 else int(row[-1 - target]) for target, row in zip(wanted, rows, strict=True)]
-
-
-def predicted(logits: Array) -> Array:
-    """The predicted class of each image; for segmentation the class with most predicted pixels."""
-    return np.asarray(_strength(logits).argmax(axis=1))
-
-
-def _strength(logits: Array) -> Array:
-    """(B, classes): logits, or how many pixels each class won."""
-    if logits.ndim == 2:
-        return logits
-    pixels = logits.argmax(axis=1).reshape(len(logits), -1)
-    return np.stack([np.bincount(row, minlength=logits.shape[1]) for row in pixels])
 
 
 def _layouts(architecture: Architecture) -> dict[str, str]:

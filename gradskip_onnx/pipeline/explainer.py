@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
@@ -21,11 +21,10 @@ from gradskip_onnx.images.read import Picture, open_picture, upright_rgb
 from gradskip_onnx.images.regions import Region, weigh
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.methods import DEFAULT, METHODS, Method
-from gradskip_onnx.passes.class_sharing import Sharing
 from gradskip_onnx.passes.extra_passes import ExtraPasses, Progress
 from gradskip_onnx.passes.opened_model import OpenedModel
-from gradskip_onnx.passes.run_plan import run_plan
 from gradskip_onnx.runtime.session import Session
+from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace
 
 MOST_AT_ONCE = 8  # images in one run: memory stays flat however many are given
@@ -57,7 +56,6 @@ class Explainer:
     preprocess: Preprocess
     labels: tuple[str, ...]
     warnings: tuple[str, ...]
-    shared: Sharing = field(default_factory=Sharing)
 
     @property
     def name(self) -> str:
@@ -67,7 +65,7 @@ class Explainer:
     @property
     def sha256(self) -> str:
         """Of the file and of the weight files beside it."""
-        return self.model.portrait.sha256
+        return self.model.facts.sha256
 
     @property
     def architecture(self) -> Architecture:
@@ -75,9 +73,12 @@ class Explainer:
 
     @property
     def provider(self) -> str:
-        """The provider that really runs the model."""
-        _, session = next(iter(self.model.opened.values()), None) or self.model.open(PassRequest(Needs()))
-        return session.provider
+        """The provider that runs the model, or will be asked for when the first session is opened."""
+        return self.model.provider
+
+    def close(self) -> None:
+        """Let go of all sessions; the explainer can be used again and opens what it needs."""
+        self.model.close()
 
     @overload
     def explain(
@@ -162,7 +163,7 @@ class Explainer:
         """The classes the model leans to most, strongest first."""
         values, _ = self._prepare(image)
         traces, _, _ = self._run(values[None], [None], None, PassRequest(Needs()))
-        return rank(traces[0].logits, self.labels)[:TOP]
+        return rank(task_of(self.architecture), traces[0].logits, self.labels)[:TOP]
 
     def _prepare(self, image: Any) -> tuple[Array, Geometry]:
         if self.architecture.input_dims[0] != 3:
@@ -191,18 +192,18 @@ class Explainer:
         """Plan, run, propagate, upsample: each image for its target, or one image for each of several."""
         if reason := row.refuses(self.architecture):
             raise UnsupportedModelError("not-for-method", f"method {row.name} cannot explain this model: {reason}")
-        named_seed(self.architecture, score)  # a name that is unknown is refused even where the method has its own
+        named_seed(score)  # a name that is unknown is refused even where the method has its own
         regions = self._regions(region, geometries)
         request = row.request(settings, self.architecture, score)
         traces, session, timings = self._run(images, targets, regions, request)
-        found = []
+        task, found = task_of(self.architecture), []
         for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):
             began = time.perf_counter()
             pixels = None if regions is None else regions[at]
-            asked = ExtraPasses(self._again, trace, pixels, request, self.model.shorten, progress)
+            asked = ExtraPasses(task, self._again, trace, pixels, request, self.model.shorten, progress)
             relevance = row.run(trace, self.architecture, settings, asked)
             placed = geometry.place(interpolate.resize(relevance.scores, self.architecture.input_dims[1:]))
-            ranked = rank(trace.logits, self.labels, TOP, trace.target)
+            ranked = rank(task, trace.logits, self.labels, TOP, trace.target)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)
             found.append(
                 Explanation(
@@ -226,37 +227,8 @@ class Explainer:
         began = time.perf_counter()
         _, session = self.model.open(request)
         opened = time.perf_counter()
-        traces = self._together(images, targets, regions, request) or self._each(images, targets, regions, request)
+        traces = self.model.run(images, targets, regions, request)
         return traces, session, {"open": opened - began, "run": (time.perf_counter() - opened) / len(traces)}
-
-    def _together(
-        self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: PassRequest
-    ) -> list[Trace] | None:
-        """Several classes of one image from one forward pass, where this model allows it."""
-        model = self.model
-        if len(targets) == len(images) or model.image.dims[0] is not None:
-            return None
-        return self.shared.run(
-            images.astype(model.image.dtype), targets, regions, request, self.architecture, model.open, model.open_rows
-        )
-
-    def _each(
-        self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: PassRequest
-    ) -> list[Trace]:
-        """Images in one batch; several classes of one image are several copies of it."""
-        plan, session = self.model.open(request)
-        images = np.repeat(images, len(targets) // len(images), axis=0)
-        fixed, dtype = self.model.image.dims[0], self.model.image.dtype
-        traces: list[Trace] = []
-        for start in range(0, len(images), fixed or len(images)):
-            part = slice(start, start + (fixed or len(images)))
-            chunk, wanted = images[part].astype(dtype), list(targets[part])
-            short = (fixed or 0) - len(chunk)  # a file with a fixed batch is filled up with copies
-            if short > 0:
-                chunk, wanted = np.concatenate([chunk, np.repeat(chunk[-1:], short, 0)]), wanted + wanted[-1:] * short
-            masks = None if regions is None else [regions[min(start + i, len(regions) - 1)] for i in range(len(chunk))]
-            traces += run_plan(session, plan, self.architecture, chunk, wanted, masks)
-        return traces[: len(images)]
 
     def _again(
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: PassRequest
@@ -266,9 +238,9 @@ class Explainer:
     def _regions(self, region: Region | None, geometries: Sequence[Geometry]) -> list[Array] | None:
         if region is None:
             return None
-        if self.architecture.task != "segmentation":
+        if not task_of(self.architecture).takes_region:
             raise InputError("a region can be explained for segmentation only; this model classifies the whole image")
-        rows, columns = (int(size or 0) for size in self.model.portrait.scores.dims[2:])
+        rows, columns = (int(size or 0) for size in self.model.facts.scores.dims[2:])
         return [weigh(region, geometry, (rows, columns)) for geometry in geometries]
 
 

@@ -127,6 +127,12 @@ def import_runtime() -> Any:
     return onnxruntime
 
 
+def provider_for(device: str, require_device: bool = False) -> str:
+    """The provider that ONNX Runtime is asked for on a device, without opening anything."""
+    providers, _ = _providers(device, import_runtime().get_available_providers(), require_device)
+    return str(providers[0] if isinstance(providers[0], str) else providers[0][0])
+
+
 def _providers(device: str, available: Sequence[str], required: bool) -> tuple[list[Any], tuple[str, ...]]:
     """The provider list for `device`, and what the user should know about it."""
     wanted = re.fullmatch(r"(auto|cpu)|cuda(?::(\d+))?", device)

@@ -38,7 +38,7 @@ def seeded(task: str, score: str, opset: int = 18, dtype: Any = np.float32) -> o
         "region": TensorFact((None, HEIGHT, WIDTH), np.dtype(np.float32)),
     }
     emit = Emit(surgeon, facts, opset)
-    seed, chosen = SEEDS[task, score](emit, emit.sym("logits"), emit.sym("target"), emit.sym("region"))
+    seed, chosen = SEEDS[score](emit, emit.sym("logits"), emit.sym("target"), emit.sym("region"))
     assert isinstance(seed, Sym)
     assert len(seed.dims) == len(dims)
     surgeon.outputs = [rename(seed, "seed"), rename(chosen, "chosen")]

@@ -11,6 +11,7 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.evaluation.cases import _targets, patch_side, seed_of
 from gradskip_onnx.evaluation.truth import OTHER, areas_of, boxes_of, mask_of, seen_box, seen_pixels, shown_classes
 from gradskip_onnx.images.preprocess import Geometry
+from gradskip_onnx.tasks import TASKS
 from tests.support.evaluation_data import explainer
 
 # A picture of 4 rows and 8 columns whose middle 4 x 4 the model sees at 2 x 2.
@@ -69,18 +70,18 @@ def test_classes_of_a_segmentation_are_there_and_predicted():
     logits[0, :2], logits[1, 2:] = 1, 1
 
     assert shown_classes(areas, logits) == [0]
-    assert _targets(logits, None, "label", areas) == [0]
-    assert _targets(logits[:, :1] * 0 - np.arange(3)[:, None, None], None, "label", areas - 5) == (
-        "no class is both there and predicted"
-    )
+    assert _targets(TASKS["segmentation"], logits, None, "label", areas) == [0]
+    assert _targets(
+        TASKS["segmentation"], logits[:, :1] * 0 - np.arange(3)[:, None, None], None, "label", areas - 5
+    ) == ("no class is both there and predicted")
 
 
 def test_classes_of_a_classifier():
     logits = np.array([0.0, 2.0, 1.0])
 
-    assert _targets(logits, 2, "predicted", None) == [1]
-    assert _targets(logits, 2, "label", None) == [2]
-    assert _targets(logits, None, "label", None) == "the image has no label"
+    assert _targets(TASKS["classification"], logits, 2, "predicted", None) == [1]
+    assert _targets(TASKS["classification"], logits, 2, "label", None) == [2]
+    assert _targets(TASKS["classification"], logits, None, "label", None) == "the image has no label"
 
 
 def test_the_patch_removed_and_the_seed():

@@ -27,9 +27,10 @@ from gradskip_onnx.exporters.trace import trace
 from gradskip_onnx.graph.architecture import Reading, read
 from gradskip_onnx.graph.read.load import load as load_source
 from gradskip_onnx.instrument.build_plan import build_plan
-from gradskip_onnx.passes.run_plan import predicted, run_plan
+from gradskip_onnx.passes.run_plan import run_plan
 from gradskip_onnx.runtime.session import open_session
 from gradskip_onnx.selfcontained import bundle
+from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import Array, Needs, Source
 
 AGREEMENT = 1e-4  # relative to the largest entry of the tensor; sums in another order reach about 1e-6 a dozen blocks
@@ -174,7 +175,7 @@ def test_values_and_gradients_agree_with_torch(prepared):
     chosen = np.array([t.target for t in traces])
     oracle = differentiate(prepared.exportable, prepared.images, chosen, np.stack([t.logits for t in traces]))
 
-    assert chosen[0] == predicted(oracle.logits)[0]
+    assert chosen[0] == task_of(architecture).predicted(oracle.logits)[0]
     assert chosen[1] == 3
     assert len(architecture.blocks) == len(oracle.outputs) == len(oracle.gradients) == len(oracle.attention_gradients)
     failures = {}

@@ -183,7 +183,7 @@ def test_a_graph_that_gives_other_numbers_is_not_used(monkeypatch: pytest.Monkey
         plan = build_plan(self.source, self.reading, request.needs, score="probability", rows=True)
         return plan, open_session(plan.model, threads=1)
 
-    monkeypatch.setattr(OpenedModel, "open_rows", wrong)
+    monkeypatch.setattr(OpenedModel, "_open_rows", wrong)
     explainer = gradskip_onnx.load(MODELS["folded heads"](), threads=1)
     expected = one_by_one(explainer, image(explainer), targets(explainer), method="gradskip")
     for _ in range(2):

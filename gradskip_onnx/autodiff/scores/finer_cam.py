@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .seeds import class_logit, one_hot, region_share
+from .seeds import explained, one_hot
 
 if TYPE_CHECKING:
     from gradskip_onnx.autodiff.emit import Emit, Sym
@@ -24,11 +24,10 @@ class FinerSeed:
     alpha: float = 1.0
     references: int = 3
 
-    def __call__(self, emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-        if logits.rank == 2:
-            _, chosen = class_logit(emit, logits, target)
+    def __call__(self, _emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+        share, chosen = explained(logits, target, region)
+        if share is None:
             return self._at(logits, chosen), chosen
-        share, chosen = region_share(logits, target, region)
         mean = (logits * share).sum([2, 3], keepdims=False)
         return self._at(mean, chosen).unsqueeze(2, 3) * share, chosen
 

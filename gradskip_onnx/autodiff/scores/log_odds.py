@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .seeds import class_logit, logit
+from .seeds import explained, logit, one_hot
 
 if TYPE_CHECKING:
     from gradskip_onnx.autodiff.emit import Emit, Sym
@@ -25,8 +25,9 @@ class LogOdds:
     share: float = 1.0
 
     def __call__(self, emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-        if logits.rank != 2 or logits.dims[1] == 1:
+        share, chosen = explained(logits, target, region)
+        if share is not None or logits.dims[1] == 1:
             return logit(emit, logits, target, region)
-        hot, chosen = class_logit(emit, logits, target, region)
+        hot = one_hot(chosen, logits)
         rest = (hot > 0).where(emit.const(-np.inf, logits.dtype), logits)
         return hot - self.share * emit.op("Softmax", rest, dims=logits.dims, axis=1), chosen

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradskip_onnx.errors import InputError, UnsupportedModelError
-from gradskip_onnx.types import Architecture
+from gradskip_onnx.tasks import BY_RANK
+from gradskip_onnx.types import Task
 
 if TYPE_CHECKING:
     from gradskip_onnx.autodiff.emit import Emit, Sym
@@ -18,38 +19,48 @@ Seed = Callable[["Emit", "Sym", "Sym", "Sym | None"], "tuple[Sym, Sym]"]
 RANKED = 5  # classes that can be asked for by their place among the likeliest
 
 
-def class_logit(_emit: Emit, logits: Sym, target: Sym, _region: Sym | None = None) -> tuple[Sym, Sym]:
-    """The logit of the class. Logits (B, C); target (B,) or (1,), negative: by its place among the largest logits.
+def logit(_emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+    """The logit of the class; over pixels its mean over those explained.
 
-    One image can have several targets: then the gradient has a row for each of them.
+    Target (B,) or (1,), negative: by its place among the likeliest. One image can have several targets: then the
+    gradient has a row for each of them.
     """
-    chosen = choose(target, logits)
-    return one_hot(chosen, logits), chosen
+    share, chosen = explained(logits, target, region)
+    hot = one_hot(chosen, logits)
+    return hot if share is None else hot * share, chosen
 
 
-def class_probability(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-    """The probability p_c of the class: dp_c/dz = p_c (1_c - p)."""
-    hot, chosen = class_logit(emit, logits, target, region)
-    return through_softmax(hot, logits), chosen
+def probability(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
+    """The probability p_c of the class, dp_c/dz = p_c (1_c - p); over pixels its mean over those explained."""
+    weights, chosen = logit(emit, logits, target, region)
+    return through_softmax(weights, logits), chosen
 
 
-def region_logit(_emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-    """The mean logit of the class over a region of pixels."""
-    share, chosen = region_share(logits, target, region)
-    return one_hot(chosen, logits) * share, chosen
+SEEDS: Mapping[str, Seed] = MappingProxyType({"logit": logit, "probability": probability})
 
 
-def logit(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-    """The logit of the class, of the whole image or over a region, as the model has it."""
-    return (class_logit if logits.rank == 2 else region_logit)(emit, logits, target, region)
+def named_seed(score: str) -> Seed:
+    """The score that users call by this name."""
+    if score not in SEEDS:
+        raise InputError(f"unknown score {score!r}; known: {', '.join(SEEDS)}")
+    return SEEDS[score]
 
 
-def region_share(logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-    """Each pixel's share of the score (B, 1, h, w), and the class.
+def explained(logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym | None, Sym]:
+    """Each pixel's share of the score (B, 1, h, w), or None where scores are about the whole image; and the class."""
+    return EXPLAINED[BY_RANK[logits.rank].name](logits, target, region)
 
-    Logits (B, C, h, w); target negative: by its place among the most predicted. Region: pixel weights that broadcast
-    to (B, h, w); if any is negative, or there is no region, the pixels predicted as the class. All pixels where the
-    weights add up to nothing.
+
+def _whole_image(logits: Sym, target: Sym, _region: Sym | None) -> tuple[None, Sym]:
+    """Logits (B, C)."""
+    return None, choose(target, logits)
+
+
+def _pixels(logits: Sym, target: Sym, region: Sym | None) -> tuple[Sym, Sym]:
+    """Logits (B, C, h, w); the place of a class is that among the most predicted.
+
+    Region: pixel weights that broadcast to (B, h, w); if any is negative, or there is no region, the pixels predicted
+    as the class. All pixels where the weights add up to nothing.
     """
     predicted = argmax(logits, 1)  # (B, h, w)
     chosen = choose(target, pixels_per_class(predicted, logits))
@@ -66,28 +77,10 @@ def region_share(logits: Sym, target: Sym, region: Sym | None = None) -> tuple[S
     return share.unsqueeze(1).cast(logits.dtype), chosen
 
 
-def region_probability(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-    """The mean probability of the class over a region of pixels."""
-    weights, chosen = region_logit(emit, logits, target, region)
-    return through_softmax(weights, logits), chosen
-
-
-SEEDS: MappingProxyType[tuple[str, str], Seed] = MappingProxyType(
-    {
-        ("classification", "logit"): class_logit,
-        ("classification", "probability"): class_probability,
-        ("segmentation", "logit"): region_logit,
-        ("segmentation", "probability"): region_probability,
-    }
+# What `tasks.Task.explained` is in NumPy, inside the graph.
+EXPLAINED: Mapping[Task, Callable[[Sym, Sym, Sym | None], tuple[Sym | None, Sym]]] = MappingProxyType(
+    {"classification": _whole_image, "segmentation": _pixels}
 )
-
-
-def named_seed(architecture: Architecture, score: str) -> Seed:
-    """The score that users call by this name."""
-    if (architecture.task, score) not in SEEDS:
-        known = sorted(name for task, name in SEEDS if task == architecture.task)
-        raise InputError(f"unknown score {score!r} for {architecture.task}; known: {', '.join(known)}")
-    return SEEDS[architecture.task, score]
 
 
 def argmax(x: Sym, axis: int) -> Sym:

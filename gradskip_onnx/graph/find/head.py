@@ -11,9 +11,9 @@ from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.index import Index
 from gradskip_onnx.graph.layouts import axes_of
 from gradskip_onnx.graph.rewrite.prune_rows import wanted
+from gradskip_onnx.tasks import BY_RANK
 from gradskip_onnx.types import Block, Task, TensorFact
 
-TASKS: dict[int, Task] = {2: "classification", 4: "segmentation"}  # by the rank of the scores
 SQUASHED = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})  # probabilities: the scores are their input
 PASSED = frozenset({"Identity", "Cast"})
 
@@ -28,8 +28,8 @@ def find_logits(graph: gs.Graph, lookup: Index, facts: Mapping[str, TensorFact],
     candidates = []
     for output, name in possible_logits(graph, lookup).items():
         fact = facts.get(name)
-        if fact is not None and lookup.follows(name, after) and fact.dtype.kind == "f" and len(fact.dims) in TASKS:
-            candidates.append((output, name, TASKS[len(fact.dims)]))
+        if fact is not None and lookup.follows(name, after) and fact.dtype.kind == "f" and len(fact.dims) in BY_RANK:
+            candidates.append((output, name, BY_RANK[len(fact.dims)].name))
     if not candidates:
         seen = ", ".join(f"{t.name} {facts[t.name].dims if t.name in facts else '?'}" for t in graph.outputs)
         raise UnsupportedModelError(
