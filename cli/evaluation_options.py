@@ -101,8 +101,8 @@ def set_up(
 
     dataset = select(data, given)
     explainer = load_explainer(model, given)
-    if explainer.architecture.input_dims[0] != 3:
-        raise InputError(f"{model.name} takes {explainer.architecture.input_dims[0]} channels, an image has 3")
+    if explainer.architecture.input_dims.channels != 3:
+        raise InputError(f"{model.name} takes {explainer.architecture.input_dims.channels} channels, an image has 3")
     report_model(terminal, explainer)
     made, warnings = evaluation.set_up(
         explainer,

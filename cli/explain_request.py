@@ -119,7 +119,9 @@ def check(explainer: Explainer, request: ExplainRequest) -> None:
     """Refuse what would fail for every image alike."""
     read = explainer.architecture
     find_class(request.target, explainer.labels, read.classes)
-    if read.input_dims[0] != 3:
-        raise InputError(f"{explainer.name} takes {read.input_dims[0]} channels, an image has 3; use the Python call")
+    if read.input_dims.channels != 3:
+        raise InputError(
+            f"{explainer.name} takes {read.input_dims.channels} channels, an image has 3; use the Python call"
+        )
     if request.region is not None and read.task != "segmentation":
         raise InputError(f"--region is for segmentation; {explainer.name} classifies the whole image")

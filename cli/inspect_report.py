@@ -55,7 +55,7 @@ def block_table(reading: Reading) -> Table:
             block.index,
             block.stage,
             block.heads,
-            f"{block.grid[0]}x{block.grid[1]}",
+            str(block.grid),
             special_tokens(block),
             block.reduction,
             f"{_shape(reading, block.attention)} {block.attention_layout}",

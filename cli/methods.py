@@ -138,13 +138,17 @@ def of_blocks(indices: Blocks) -> str:
 
 def plain_transformer(depth: int) -> Architecture:
     """An architecture without a file: one stage, a class token, a grid of 14 x 14 patches."""
-    from gradskip_onnx.types import Architecture, Block
+    from gradskip_onnx.types import Architecture, Block, Grid, ImageDims
 
     blocks = tuple(
-        Block(at, 0, f"in{at}", f"out{at}", f"attention{at}", f"branch{at}", f"normed{at}", 12, (14, 14), special=(0,))
+        Block(
+            at, 0, f"in{at}", f"out{at}", f"attention{at}", f"branch{at}", f"normed{at}", 12, Grid(14, 14), special=(0,)
+        )
         for at in range(depth)
     )
-    return Architecture("classification", "image", (3, 224, 224), "bchw", "logits", 1000, blocks, patches_read=False)
+    return Architecture(
+        "classification", "image", ImageDims(3, 224, 224), "bchw", "logits", 1000, blocks, patches_read=False
+    )
 
 
 def listed(row: Method, options: Any) -> str:

@@ -35,7 +35,7 @@ def top_classes(top: Sequence[Scored], explained: Sequence[int], share: str) -> 
 def report_model(terminal: Terminal, explainer: Explainer) -> None:
     """What was loaded. (The provider is known after the first pass; asking before would open a second session.)"""
     read = explainer.architecture
-    blocks = f"{len(read.blocks)} blocks, {read.grid[0]}x{read.grid[1]} tokens, {read.classes} classes"
+    blocks = f"{len(read.blocks)} blocks, {read.grid} tokens, {read.classes} classes"
     terminal.print(f"model     {explainer.name}: {read.task}, {blocks}")
     terminal.detail(f"preprocessing: {explainer.preprocess}")
     terminal.warn(explainer.warnings)

@@ -6,15 +6,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from gradskip_onnx.cache.folder import default_cache as default_cache
+from gradskip_onnx.cache.folder import default_cache
 from gradskip_onnx.images.model_configs import beside
-from gradskip_onnx.images.preprocess import Preprocess, Size, resolve
+from gradskip_onnx.images.preprocess import Preprocess, resolve
 from gradskip_onnx.model_file.metadata import read_metadata
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
 from gradskip_onnx.passes.opened_model import SessionSettings, Sizes, open_model
 from gradskip_onnx.pipeline.explainer import Explainer, Explanation, ImageLike
 
-from .types import Architecture, Array
+from .types import Architecture, Array, Size
 
 __all__ = ["Explainer", "Explanation", "explain", "inspect", "load"]
 
@@ -45,7 +45,7 @@ def load(
     opened = open_model(file, sizes, default_cache() if cache else None, how)
     said, read = opened.facts.metadata, opened.architecture
     chosen, assumed = resolve(
-        flags=flags, metadata=told or said.preprocess, sidecar=near.preprocess, input_size=read.input_dims[1:]
+        flags=flags, metadata=told or said.preprocess, sidecar=near.preprocess, input_size=read.input_dims.size
     )
     names = tuple(labels if labels is not None else said.labels or near.labels)
     warnings = [*said.warnings, *near.warnings, *assumed]

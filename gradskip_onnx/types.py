@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,48 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | None, ...]  # None: the dimension follows the batch size
-Grid = tuple[int, int]  # rows, columns
+Size = tuple[int, int]  # height and width in pixels, or rows and columns of tokens
+ImageLayout = Literal["bchw", "bhwc"]  # axes of the model's input: b image, c channel, h row, w column
 Task = Literal["classification", "segmentation"]
 Blocks = tuple[int, ...]  # indices of blocks, in rising order
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 AUTOMATIC = -1  # as a target the predicted class, as a region the pixels predicted as the class
+
+
+class Grid(NamedTuple):
+    """Where the patches of an image lie, row by row."""
+
+    rows: int
+    columns: int
+
+    @property
+    def patches(self) -> int:
+        """How many patches there are."""
+        return self.rows * self.columns
+
+    def reduced(self, side: int) -> Grid:
+        """The grid of squares of `side` x `side` patches; what is left over at the edges is in none."""
+        return Grid(self.rows // side, self.columns // side)
+
+    def covers(self, other: Grid) -> bool:
+        """Whether it is at least as fine as another, in both directions."""
+        return self.rows >= other.rows and self.columns >= other.columns
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}"
+
+
+class ImageDims(NamedTuple):
+    """One image as the model takes it, whatever the order of its axes."""
+
+    channels: int
+    height: int
+    width: int
+
+    @property
+    def size(self) -> Size:
+        return self.height, self.width
 
 
 def read_only(array: Array) -> Array:
@@ -117,8 +153,8 @@ class Architecture:
 
     task: Task
     input: str
-    input_dims: tuple[int, int, int]  # channels, height, width
-    input_layout: Literal["bchw", "bhwc"]
+    input_dims: ImageDims
+    input_layout: ImageLayout
     logits: str
     classes: int
     blocks: tuple[Block, ...]

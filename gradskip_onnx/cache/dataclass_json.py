@@ -47,6 +47,9 @@ def _read(hint: Any, value: Any) -> Any:
             raise ValueError(f"an object is expected, got {type(value).__name__}")
         hints = _hints(hint)  # type: ignore[arg-type]
         return hint(**{key: _read(hints[key], entry) for key, entry in value.items()})  # type: ignore[operator]
+    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):  # a NamedTuple
+        named = _hints(hint)
+        return hint(*(_read(named[name], entry) for name, entry in zip(hint._fields, value, strict=True)))
     if origin in (Union, UnionType):
         (inner,) = (part for part in parts if part is not NoneType)
         return None if value is None else _read(inner, value)

@@ -67,9 +67,9 @@ def resolve_labels(dataset: Dataset, explainer: Explainer, *, required: bool) ->
 
 def patch_side(explainer: Explainer) -> int:
     """Side of the feature removed as one, in pixels."""
-    rows = explainer.architecture.grid[0]
-    side = max(1, explainer.architecture.input_dims[1] // rows)
-    while explainer.architecture.input_dims[1] // side > MOST_PATCHES:
+    height = explainer.architecture.input_dims.height
+    side = max(1, height // explainer.architecture.grid.rows)
+    while height // side > MOST_PATCHES:
         side *= 2
     return side
 

@@ -7,9 +7,9 @@ import numpy as np
 from gradskip_onnx.datasets import Entry
 from gradskip_onnx.datasets.entry import UNLABELLED
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.images.preprocess import Geometry, Size
+from gradskip_onnx.images.preprocess import Geometry
 from gradskip_onnx.metrics import IGNORED, Box
-from gradskip_onnx.types import Array
+from gradskip_onnx.types import Array, Size
 
 OTHER = -2  # a pixel that shows something, but no class the model could be asked about
 AREA = 0.005  # share of the frame from which on a class is worth a map

@@ -23,7 +23,7 @@ from gradskip_onnx.graph.read.forward import fold, forward_graph, share_copies
 from gradskip_onnx.graph.read.image_input import ImageInput, find_image_input
 from gradskip_onnx.graph.read.upgrade import prove_upgrade
 from gradskip_onnx.graph.rewrite.lower import lower, needs_lowering, prove_lowering, refuse_hardware
-from gradskip_onnx.types import Architecture, Array, Mismatch, Proof, Source, TensorFact
+from gradskip_onnx.types import Architecture, Array, ImageDims, Mismatch, Proof, Source, TensorFact
 
 from .index import Index, index
 
@@ -66,7 +66,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     architecture = Architecture(
         task=task,
         input=image.name,
-        input_dims=(image.channels, *dry_run.size),
+        input_dims=ImageDims(image.channels, *dry_run.size),
         input_layout=image.layout,
         logits=logits,
         classes=cast(int, facts[logits].dims[1]),

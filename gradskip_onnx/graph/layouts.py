@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from gradskip_onnx.types import Array, Dims
+from gradskip_onnx.types import Array, Dims, ImageDims, ImageLayout
 
 CANONICAL = ("bnd", "byxd", "bhqk", "bhwqk", "bchw")
 
@@ -35,6 +35,16 @@ def arrange(array: Array, layout: str, batch: int) -> Array:
     if order == "byxd":
         canonical = canonical.reshape(batch, -1, canonical.shape[-1])
     return canonical
+
+
+def as_fed(images: Array, layout: ImageLayout) -> Array:
+    """Images (B, channels, H, W) in the order of axes in which a model takes them."""
+    return images.transpose(["bchw".index(letter) for letter in layout])
+
+
+def fed_dims(dims: ImageDims, layout: ImageLayout) -> tuple[int, ...]:
+    """The shape of one image in the order of axes in which a model takes it, without the batch axis."""
+    return tuple(dims["chw".index(letter)] for letter in layout if letter != "b")
 
 
 def batch_of(array: Array, layout: str) -> int:

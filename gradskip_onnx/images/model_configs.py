@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.types import Size
 
 from .labels import from_json, read_json
-from .preprocess import INTERPOLATIONS, Preprocess, Size
+from .preprocess import INTERPOLATIONS, Preprocess
 
 # Image processors that read a bare number as the short side; all others stretch to a square of it.
 SHORT_SIDE_TYPES = ("clip", "siglip2", "convnext", "levit", "poolformer", "mobilevit", "bit", "blip", "chinese_clip")

@@ -10,11 +10,10 @@ import numpy as np
 from PIL import Image
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.types import Array
+from gradskip_onnx.types import Array, Size
 
 from .read import MAX_PIXELS, upright_rgb
 
-Size = tuple[int, int]  # height, width
 Triple = tuple[float, float, float]
 
 MAX_SIDE = 16384

@@ -6,9 +6,9 @@ import numpy as np
 from PIL import Image
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.types import Array
+from gradskip_onnx.types import Array, Size
 
-from .preprocess import Geometry, Size
+from .preprocess import Geometry
 
 Point = tuple[float, float]  # x, y in pixels of the image
 Region = Array | Point

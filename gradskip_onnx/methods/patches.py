@@ -78,17 +78,17 @@ class Patches:
         seen = _drop(seen, self.block.special, axis=1)
         if side == 1:
             seen = _drop(seen, self.block.special, axis=2)
-        self._expect(seen, (self.block.heads, grid[0] * grid[1], (grid[0] // side) * (grid[1] // side)))
+        self._expect(seen, (self.block.heads, grid.patches, grid.reduced(side).patches))
         return AttentionGroup(
             seen,
-            np.arange(grid[0] * grid[1]),
+            np.arange(grid.patches),
             lambda values: window_mean(values, grid, side),
             lambda received: window_spread(received, grid, side),
         )
 
     def _windows(self, seen: Array) -> list[AttentionGroup]:
         """Patches attend inside their window only; seen is (heads, windows, queries, keys)."""
-        count = self.block.grid[0] * self.block.grid[1]
+        count = self.block.grid.patches
         number = np.full(count + len(self.block.special) + 1, -1)  # the last entry answers for padding
         number[np.delete(np.arange(len(number) - 1), self.block.special)] = np.arange(count)
         places = number[np.array(self.block.windows)]
@@ -126,9 +126,9 @@ class Patches:
 
     def _cut(self, array: Array, name: str) -> Array:
         tokens = _drop(array, self.block.special, axis=0)
-        rows, columns = self.block.grid
-        if tokens.ndim != 2 or len(tokens) != rows * columns:
-            raise self._unsupported("grid-mismatch", f"{name!r} is {tokens.shape}, expected {rows * columns} patches")
+        count = self.block.grid.patches
+        if tokens.ndim != 2 or len(tokens) != count:
+            raise self._unsupported("grid-mismatch", f"{name!r} is {tokens.shape}, expected {count} patches")
         if not np.isfinite([tokens.min(), tokens.max()]).all():  # NaN propagates through both
             raise self._unsupported("not-finite", f"{name!r} holds NaN or infinity")
         return tokens

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradskip_onnx.types import Array, Grid
+from gradskip_onnx.types import Array, Grid, Size
 
 
 def window_mean(values: Array, grid: Grid, side: int) -> Array:
     """(n,) on the grid -> (keys,), the mean over each side x side window; rows and columns left over are in none."""
     if side == 1:
         return values
-    rows, columns = grid[0] // side, grid[1] // side
+    rows, columns = grid.reduced(side)
     whole = values.reshape(grid)[: rows * side, : columns * side]
     return np.asarray(whole.reshape(rows, side, columns, side).mean(axis=(1, 3))).ravel()
 
@@ -20,14 +20,14 @@ def window_spread(values: Array, grid: Grid, side: int) -> Array:
     """(keys,) -> (n,): every token of a window gets 1/side^2 of its key's value, tokens in no window get 0."""
     if side == 1:
         return values
-    rows, columns = grid[0] // side, grid[1] // side
+    rows, columns = grid.reduced(side)
     spread = np.zeros(grid)
     tiles = np.repeat(np.repeat(values.reshape(rows, columns), side, axis=0), side, axis=1)
     spread[: rows * side, : columns * side] = tiles / side**2
     return spread.ravel()
 
 
-def cells(coarse: Grid, fine: Grid) -> Array:
+def cells(coarse: Size, fine: Size) -> Array:
     """(n_fine,): the coarse token whose cell holds each fine token. Cells of a stride-2 merge are 2 x 2."""
     rows = np.arange(fine[0]) * coarse[0] // fine[0]
     columns = np.arange(fine[1]) * coarse[1] // fine[1]

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from gradskip_onnx.graph.layouts import fed_dims
 from gradskip_onnx.runtime.session import open_session
 from gradskip_onnx.types import Architecture, Array, Instrumented
 
@@ -59,8 +60,7 @@ def of_plan(
     plan: Instrumented, architecture: Architecture, batch: int = 1, feeds: Mapping[str, Array] | None = None
 ) -> Flops:
     """The FLOPs of the graph that really runs for a method, for a batch of images."""
-    channels, height, width = architecture.input_dims
-    dims = (channels, height, width) if architecture.input_layout == "bchw" else (height, width, channels)
+    dims = fed_dims(architecture.input_dims, architecture.input_layout)
     given = {architecture.input: np.zeros((batch, *dims), _dtype(plan.model, architecture.input)), **(feeds or {})}
     return count(plan.model, seen_shapes(plan.model, plan.folder, given))
 

@@ -20,7 +20,7 @@ from gradskip_onnx.model_file.mapped_weights import weight_bytes
 from gradskip_onnx.model_file.metadata import read_metadata
 from gradskip_onnx.model_file.opening import ModelFile
 from gradskip_onnx.runtime.session import Session, import_runtime, open_bytes, open_session, provider_for
-from gradskip_onnx.types import Architecture, Array, Plan, Source, TensorFact, Trace
+from gradskip_onnx.types import Architecture, Array, Plan, Size, Source, TensorFact, Trace
 
 from .class_sharing import share_forward_pass
 from .run_plan import run_plan
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from gradskip_onnx.graph.architecture import Reading
     from gradskip_onnx.graph.shorten.shorten import Short
 
-Size = tuple[int, int]
 Opened = tuple[Plan, Session]
 Read = Callable[[], "tuple[Source, Reading]"]
 Regions = Sequence[Array] | None

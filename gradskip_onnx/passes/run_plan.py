@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from gradskip_onnx.errors import ModelError
-from gradskip_onnx.graph.layouts import arrange
+from gradskip_onnx.graph.layouts import arrange, as_fed
 from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.tasks import Task, task_of
 from gradskip_onnx.types import AUTOMATIC, Architecture, Array, Plan, Trace, read_only
@@ -29,7 +29,7 @@ def run_plan(
     """
     batch = len(images)
     rows = len(targets or images)
-    feeds = {architecture.input: images if architecture.input_layout == "bchw" else images.transpose(0, 2, 3, 1)}
+    feeds = {architecture.input: as_fed(images, architecture.input_layout)}
     if plan.target_input is not None:
         chosen = [AUTOMATIC if target is None else target for target in targets or [None] * batch]
         feeds[plan.target_input] = np.array(chosen, np.int64)

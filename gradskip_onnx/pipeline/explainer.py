@@ -166,9 +166,9 @@ class Explainer:
         return rank(task_of(self.architecture), traces[0].logits, self.labels)[:TOP]
 
     def _prepare(self, image: Any) -> tuple[Array, Geometry]:
-        if self.architecture.input_dims[0] != 3:
+        if self.architecture.input_dims.channels != 3:
             raise InputError(
-                f"the model takes {self.architecture.input_dims[0]} channels, an image has 3; "
+                f"the model takes {self.architecture.input_dims.channels} channels, an image has 3; "
                 "give a preprocessed array (B, channels, H, W) instead"
             )
         if isinstance(image, str | os.PathLike):
@@ -202,7 +202,7 @@ class Explainer:
             pixels = None if regions is None else regions[at]
             asked = ExtraPasses(task, self._again, trace, pixels, request, self.model.shorten, progress)
             relevance = row.run(trace, self.architecture, settings, asked)
-            placed = geometry.place(interpolate.resize(relevance.scores, self.architecture.input_dims[1:]))
+            placed = geometry.place(interpolate.resize(relevance.scores, self.architecture.input_dims.size))
             ranked = rank(task, trace.logits, self.labels, TOP, trace.target)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)
             found.append(

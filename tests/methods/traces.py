@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradskip_onnx.types import Architecture, Array, Block, Needs, Trace, read_only
+from gradskip_onnx.types import Architecture, Array, Block, Grid, ImageDims, Needs, Trace, read_only
 
 from .oracles import Layer
 
@@ -134,12 +134,12 @@ def architecture_of(layers: list[Layer]) -> Architecture:
             "branch": f"branch{at}",
             "normed": f"normed{at}",
         }
-        facts: dict[str, Any] = {"grid": layer.grid, "reduction": layer.side, "special": layer.special}
+        facts: dict[str, Any] = {"grid": Grid(*layer.grid), "reduction": layer.side, "special": layer.special}
         blocks.append(Block(index=at, stage=layer.stage, heads=len(layer.attention), **(facts | names)))
     return Architecture(
         task="classification",
         input="pixels",
-        input_dims=(3, 32, 32),
+        input_dims=ImageDims(3, 32, 32),
         input_layout="bchw",
         logits="logits",
         classes=10,

@@ -9,7 +9,7 @@ from math import isqrt
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.index import Index
 from gradskip_onnx.graph.layouts import attention_layout, token_count, token_layouts
-from gradskip_onnx.types import Block, Mismatch, TensorFact
+from gradskip_onnx.types import Block, Grid, Mismatch, TensorFact
 
 from .attention_input import find_normed
 from .patterns import NORMALISERS, Attention, Residual, find_attention, find_skip, follow_stream
@@ -94,7 +94,7 @@ def measure(
         branch=entry.skip.branch,
         normed=find_normed(lookup, stream, entry.match.query, facts),
         heads=heads,
-        grid=(0, 0),  # asked of the model later
+        grid=Grid(0, 0),  # asked of the model later
         reduction=_reduction(entry, queries, keys, windows),
         tokens_layout=tokens,
         output_layout=leaving,

@@ -12,7 +12,7 @@ from gradskip_onnx.graph.layouts import arrange, batch_of, restore
 from gradskip_onnx.graph.prove.dry_run import DryRun
 from gradskip_onnx.graph.prove.partial_model import PartialModel
 from gradskip_onnx.graph.prove.probes import CUT, Bench, Cell, find_token_grid, locality, open_bench, stir
-from gradskip_onnx.types import Array, Block, Grid, Proof
+from gradskip_onnx.types import Array, Block, ImageLayout, Proof, Size
 
 LEAK = 1e-3  # scores that must not move may do so by this share of those that must: rounding
 
@@ -26,7 +26,7 @@ def prove_places(
     image = dry_run.image
     cuts = [block.tokens_out for block in ends[:-1]]
     proofs: list[Proof] = []
-    size: Grid = dry_run.size
+    size: Size = dry_run.size
     placed: dict[int, Block] = {}
     for start, before in zip(starts, [None, *ends], strict=False):
         move = _picture_mover(dry_run, values) if before is None else _token_mover(placed[before.stage], before, values)
@@ -55,11 +55,17 @@ def _picture_mover(dry_run: DryRun, values: Mapping[str, Array]) -> Mover:
         if cell is None:
             return image.name, other
         changed = base.copy()
-        place = (..., *cell) if image.layout == "bchw" else (slice(None), *cell)
+        place = _pixel(cell, image.layout)
         changed[place] = other[place]
         return image.name, changed
 
     return move
+
+
+def _pixel(cell: Cell, layout: ImageLayout) -> tuple[int | slice, ...]:
+    """All channels of one pixel of every image, as an index."""
+    at = {"h": cell[0], "w": cell[1]}
+    return tuple(at.get(letter, slice(None)) for letter in layout)
 
 
 def _token_mover(stage: Block, end: Block, values: Mapping[str, Array]) -> Mover:
@@ -70,7 +76,7 @@ def _token_mover(stage: Block, end: Block, values: Mapping[str, Array]) -> Mover
     patches = np.setdiff1d(np.arange(base.shape[1]), stage.special)
 
     def move(cell: Cell | None) -> tuple[str, Array]:
-        token = patches if cell is None else patches[cell[0] * stage.grid[1] + cell[1]]
+        token = patches if cell is None else patches[cell[0] * stage.grid.columns + cell[1]]
         changed = base.copy()
         changed[:, token] = other[:, token]
         return CUT + end.tokens_out, restore(changed, end.output_layout, value.shape)
@@ -128,5 +134,6 @@ def entry_of(token: int, block: Block) -> tuple[tuple[int, ...], tuple[int, ...]
         return (window, place), (window, place)
     if block.reduction == 1:
         return (token,), (token,)
-    row, column = divmod(token, block.grid[1])
-    return (token,), (row // block.reduction * (block.grid[1] // block.reduction) + column // block.reduction,)
+    row, column = divmod(token, block.grid.columns)
+    keys = block.grid.reduced(block.reduction)
+    return (token,), (row // block.reduction * keys.columns + column // block.reduction,)

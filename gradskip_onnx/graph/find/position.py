@@ -44,7 +44,7 @@ def _readings(
     for extra in range(len(first.special), -1, -1):
         special = first.special if extra == len(first.special) else tuple(range(extra))
         if in_front or extra in (0, len(first.special)):
-            count = prod(first.grid) + extra
+            count = first.grid.patches + extra
             layouts = token_layouts(facts[name].dims, shapes[name], batch, count, padded=False)
             yield from ((layout, special) for layout in layouts)
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from gradskip_onnx.runtime.session import Session
-from gradskip_onnx.types import Array, Grid, Proof
+from gradskip_onnx.types import Array, Grid, Proof, Size
 
 from .partial_model import PartialModel
 
@@ -67,7 +67,7 @@ class TokenGrid:
     proofs: tuple[Proof, ...]
 
 
-def find_token_grid(respond: Callable[[Sequence[Cell | None]], Array], size: Grid, where: str) -> TokenGrid | None:
+def find_token_grid(respond: Callable[[Sequence[Cell | None]], Array], size: Size, where: str) -> TokenGrid | None:
     """Read the token grid off the model.
 
     `respond` moves one cell of a picture of `size` (None: all of it) and returns how far each token moved, (P, N).
@@ -96,7 +96,7 @@ def find_token_grid(respond: Callable[[Sequence[Cell | None]], Array], size: Gri
         # overlapping patches may answer for a neighbour
         Proof("tokens lie row by row", where, float(away), 1.0),
     )
-    return TokenGrid((rows, columns), tuple(int(i) for i in np.flatnonzero(~moved)), proofs)
+    return TokenGrid(Grid(rows, columns), tuple(int(i) for i in np.flatnonzero(~moved)), proofs)
 
 
 def stir(value: Array, rng: np.random.Generator) -> Array:

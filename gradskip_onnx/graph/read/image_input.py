@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.types import Array
+from gradskip_onnx.graph.layouts import fed_dims
+from gradskip_onnx.types import Array, ImageDims, ImageLayout, Size
 
 from .bfloat16 import BFLOAT16, refusal
 
@@ -22,17 +23,17 @@ class ImageInput:
     """A rank-4 graph input; `sizes` lists the heights and widths to try, one entry where the file fixes them."""
 
     name: str
-    layout: Literal["bchw", "bhwc"]
+    layout: ImageLayout
     channels: int
-    sizes: tuple[tuple[int, int], ...]
+    sizes: tuple[Size, ...]
     batch: int | None  # None: any
     dtype: np.dtype[Any]
 
-    def dims(self, size: tuple[int, int]) -> tuple[int, ...]:
+    def dims(self, size: Size) -> tuple[int, ...]:
         """The shape of one image, without the batch axis."""
-        return (self.channels, *size) if self.layout == "bchw" else (*size, self.channels)
+        return fed_dims(ImageDims(self.channels, *size), self.layout)
 
-    def probe(self, size: tuple[int, int], batch: int, seed: int = 0) -> Array:
+    def probe(self, size: Size, batch: int, seed: int = 0) -> Array:
         """Noise images of about the spread of normalised photographs."""
         rng = np.random.default_rng(seed)
         noise = rng.standard_normal((batch, *self.dims(size)))
@@ -41,7 +42,7 @@ class ImageInput:
         return noise.astype(self.dtype)
 
 
-def find_image_input(graph: gs.Graph, size: tuple[int, int] | None = None) -> ImageInput:
+def find_image_input(graph: gs.Graph, size: Size | None = None) -> ImageInput:
     """The one input that can carry a picture; `size` decides where the file leaves height and width open."""
     listing = ", ".join(f"{t.name}: {t.dtype} {t.shape}" for t in graph.inputs)
     square = [t for t in graph.inputs if t.shape is not None and len(t.shape) == 4]

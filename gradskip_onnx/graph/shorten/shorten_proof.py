@@ -17,7 +17,7 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.architecture import Reading
-from gradskip_onnx.graph.layouts import axes_of, restore
+from gradskip_onnx.graph.layouts import as_fed, axes_of, restore
 from gradskip_onnx.graph.prove.proofs import difference, rounding
 from gradskip_onnx.runtime.session import Session, open_session
 from gradskip_onnx.types import Architecture, Array, Block, Proof, Source, TensorFact, Trace
@@ -113,9 +113,7 @@ class _Whole:
         feeds = {SEQUENCE: feed, **masks}
         if self.architecture.input in self.inputs:  # shape arithmetic may still read it
             pictures = np.repeat(picture[None], batch, axis=0).astype(self.facts[self.architecture.input].dtype)
-            feeds[self.architecture.input] = (
-                pictures if self.architecture.input_layout == "bchw" else pictures.transpose(0, 2, 3, 1)
-            )
+            feeds[self.architecture.input] = as_fed(pictures, self.architecture.input_layout)
         found: Array = self.session.run([short.logits], feeds)[short.logits]
         return np.asarray(found[0])
 

@@ -37,7 +37,7 @@ class BlockAttention:
     @property
     def count(self) -> int:
         """N."""
-        return self.block.grid[0] * self.block.grid[1] + len(self.block.special)
+        return self.block.grid.patches + len(self.block.special)
 
     @property
     def attention(self) -> Array:
@@ -95,8 +95,8 @@ class BlockAttention:
                 yield tokens[kept], rows, partial(_placed, tokens[kept], self.count)
 
     def _check(self, array: Array) -> None:
-        side, grid = self.block.reduction, self.block.grid
-        keys = self.count if side == 1 else (grid[0] // side) * (grid[1] // side)
+        side = self.block.reduction
+        keys = self.count if side == 1 else self.block.grid.reduced(side).patches
         expected: tuple[int, ...] = (self.block.heads, self.count, keys)
         if self.block.windows:
             size = len(self.block.windows[0])

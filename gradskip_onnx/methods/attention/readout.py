@@ -50,7 +50,7 @@ def handed_down(row: Array, block: Block, before: Block, *, divide: bool = True)
     """
     if (block.grid, block.special) == (before.grid, before.special):
         return row
-    if before.grid[0] < block.grid[0] or before.grid[1] < block.grid[1]:
+    if not before.grid.covers(block.grid):
         where = f"block {block.index}: tokens go from {before.grid} to {block.grid}"
         raise UnsupportedModelError("grid-mismatch", f"{where}, a later stage must be coarser; use another method")
     cell = cells(block.grid, before.grid)
@@ -81,9 +81,9 @@ def _read_by_head(trace: Trace, last: Block) -> Array:
 
 def _under(pixels: Array, last: Block) -> Array:
     """How much of the pixels lies on each patch; cells of both grids are cut to the finer of the two."""
-    fine = (max(pixels.shape[0], last.grid[0]), max(pixels.shape[1], last.grid[1]))
+    fine = (max(pixels.shape[0], last.grid.rows), max(pixels.shape[1], last.grid.columns))
     rows, columns = pixels.shape
     weights = pixels.ravel()[cells((rows, columns), fine)].astype(np.float64)
-    found = np.zeros(last.grid[0] * last.grid[1] + len(last.special))
+    found = np.zeros(last.grid.patches + len(last.special))
     found[np.delete(np.arange(len(found)), last.special)] = np.bincount(cells(last.grid, fine), weights)
     return found

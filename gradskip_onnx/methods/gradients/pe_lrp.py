@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from math import prod
 
 import numpy as np
 
@@ -65,11 +64,11 @@ def _logit(trace: Trace, passes: Passes) -> float:
 
 def _pixels(trace: Trace, architecture: Architecture, part: str, y: float) -> Array:
     """(H, W): a patch's positional relevance is divided equally among its pixels."""
-    _, height, width = architecture.input_dims
+    height, width = architecture.input_dims.size
     found = np.zeros((height, width)) if part == "position" else at_pixels(trace, architecture)
     if part != "image" and architecture.position:
         of_patch = _of_position(trace, architecture, architecture.position).sum(axis=1)
-        each = of_patch * prod(architecture.grid) / (height * width)
+        each = of_patch * architecture.grid.patches / (height * width)
         found = found + each[cells(architecture.grid, (height, width))].reshape(height, width)
     return np.maximum(found / y, 0)
 

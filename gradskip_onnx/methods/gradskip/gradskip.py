@@ -261,7 +261,7 @@ class _Walk:
     def refine(self, at: int, R: Array) -> Array:
         """Relevance of the first block of a stage, spread over the finer grid of the block before it."""
         coarse, fine = self.blocks[at].block.grid, self.blocks[at - 1].block.grid
-        if fine[0] < coarse[0] or fine[1] < coarse[1]:
+        if not fine.covers(coarse):
             where = f"block {self.blocks[at].block.index}: tokens go from {fine} to {coarse}"
             raise UnsupportedModelError("grid-mismatch", f"{where}, a later stage must be coarser; try stages=last")
         cell = cells(coarse, fine)
@@ -275,7 +275,7 @@ class _Walk:
 
 def _sizes(reading: str, block: Patches) -> _Sizes:
     if not block.shown(reading):  # not walked through
-        return _Sizes(*np.zeros((3, block.block.grid[0] * block.block.grid[1])))
+        return _Sizes(*np.zeros((3, block.block.grid.patches)))
     return _Sizes(norms(block.tokens(reading)), norms(block.raw_gradient(reading)), block.abs_product(reading))
 
 

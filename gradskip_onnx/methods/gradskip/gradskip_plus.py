@@ -23,7 +23,7 @@ from gradskip_onnx.methods.masking.enlarge import half_pixel
 from gradskip_onnx.methods.options import check, option
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
-from gradskip_onnx.types import Architecture, Array, Block, Grid, Needs, Relevance, Trace, read_only
+from gradskip_onnx.types import Architecture, Array, Block, Grid, Needs, Relevance, Size, Trace, read_only
 
 FROM, TO = 1 / 6, 2 / 3  # of the depth: where relevance has left the class token and still lies on objects
 
@@ -54,7 +54,7 @@ class GradSkipPlusOptions:
 def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlusOptions) -> Relevance:
     """(H, W): M + P + agree sqrt(M+ P+), M of the middle blocks and P of the pixels; negative speaks against."""
     blocks = middle(architecture.blocks, options)
-    size = architecture.input_dims[1:]
+    size = architecture.input_dims.size
     scores = of_blocks(trace, blocks, size)
     if options.pixels:
         M, P = scores, at_pixels(trace, architecture)
@@ -82,7 +82,7 @@ def middle(blocks: Sequence[Block], options: GradSkipPlusOptions) -> Sequence[Bl
     return blocks[low:high]
 
 
-def of_blocks(trace: Trace, blocks: Sequence[Block], size: Grid) -> Array:
+def of_blocks(trace: Trace, blocks: Sequence[Block], size: Size) -> Array:
     """The mean over the blocks of R_i = <t_i, g_i> at their inputs, between the centres of patches."""
     sums: dict[Grid, Array] = defaultdict(lambda: np.zeros(()))  # a grid is enlarged once, not once for each block
     for block in blocks:
@@ -92,7 +92,7 @@ def of_blocks(trace: Trace, blocks: Sequence[Block], size: Grid) -> Array:
     return np.asarray(sum(spread(R, size) for R in sums.values()) / len(blocks))
 
 
-def spread(R: Array, size: Grid) -> Array:
+def spread(R: Array, size: Size) -> Array:
     """Relevance of tokens between their centres and with its sum kept (exactly so where the grids divide)."""
     down, across = (half_pixel(new, old) for new, old in zip(size, R.shape, strict=True))
     rows = np.einsum("yr,rc->yc", down, R) * (R.size / prod(size))  # einsum: BLAS would leave its threads spinning

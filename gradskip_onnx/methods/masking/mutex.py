@@ -116,7 +116,7 @@ def _centrality(
     groups = Patches(trace, block).attention_groups()
     merged = [merge(group.attention).astype(np.float64) for group in groups]
     least = min_cut * max(float(B.max()) for B in merged)
-    received, given = np.zeros((2, block.grid[0] * block.grid[1]))
+    received, given = np.zeros((2, block.grid.patches))
     for group, B in zip(groups, merged, strict=True):
         kept = np.where(least <= B, B, 0.0)
         received += group.from_keys(kept.sum(axis=0))

@@ -32,7 +32,7 @@ class RiseOptions:
 
 def rise(trace: Trace, architecture: Architecture, options: RiseOptions, passes: Passes) -> Relevance:
     """1 / (N keep) sum_i p_i m_i at the pixels; masked pixels are 0 in normalised space, the mean colour."""
-    size = architecture.input_dims[1:]
+    size = architecture.input_dims.size
     total, probabilities = np.zeros(size), []
     for masks in drawn(options, size):
         images = (masks[:, None] * trace.input).astype(trace.input.dtype)

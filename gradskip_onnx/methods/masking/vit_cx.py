@@ -66,7 +66,7 @@ class Maps:
 
 def vit_cx(trace: Trace, architecture: Architecture, options: VitCxOptions, passes: Passes) -> Relevance:
     """1/K sum_i s_i M_i / sum_j M_j at the pixels, s_i = p(x M_i + e_i (1 - M_i)) - p(x + e_i (1 - M_i)) + p(x)."""
-    size, block = architecture.input_dims[1:], architecture.blocks[-1]
+    size, block = architecture.input_dims.size, architecture.blocks[-1]
     features = Patches(trace, block).value("normed").T.reshape(-1, *block.grid)
     masks = clustered(Maps.of(features, size), options.distance)
     (whole,) = passes.probabilities(trace.input[None])
