@@ -7,7 +7,6 @@ such an operand either never changes or changes in the batch entry alone, and th
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -15,6 +14,8 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.graph.read.forward import absorb_constants
 from gradskip_onnx.runtime.session import open_session
+from gradskip_onnx.surgeon.element_types import numpy_type, onnx_type
+from gradskip_onnx.surgeon.node_writer import replace_reads
 from gradskip_onnx.types import Array
 
 BATCHES = (2, 5)  # two sizes tell what follows the batch; 1 is left out, because it broadcasts
@@ -45,21 +46,14 @@ def _bypass_copies(graph: gs.Graph) -> None:
     kept = {id(tensor) for tensor in graph.outputs}
     for node in graph.nodes:
         if _is_copy(node) and id(node.outputs[0]) not in kept:
-            before, after = node.inputs[0], node.outputs[0]
-            for reader in list(after.outputs):
-                reader.inputs = [before if tensor is after else tensor for tensor in reader.inputs]
+            replace_reads(node.outputs[0], node.inputs[0])
             node.outputs.clear()
 
 
 def _is_copy(node: gs.Node) -> bool:
     if node.op == "Cast" and node.inputs[0].dtype is not None:
-        return _element_type(node.inputs[0].dtype) == _element_type(node.attrs["to"])
+        return onnx_type(node.inputs[0].dtype) == onnx_type(node.attrs["to"])
     return bool(node.op == "Identity")
-
-
-def _element_type(dtype: Any) -> int:
-    """graphsurgeon gives a NumPy type where there is one, else ONNX's number."""
-    return dtype if isinstance(dtype, int) else onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
 
 def _operands(graph: gs.Graph) -> list[tuple[gs.Node, int]]:
@@ -88,7 +82,7 @@ def _observed(model: onnx.ModelProto, graph: gs.Graph, folder: Path, images: tup
     probe.graph.node.extend(onnx.helper.make_node("Shape", [name.removeprefix(SHAPE)], [name]) for name in shapes)
     probe.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
     session = open_session(probe, folder, "cpu")
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type)
+    dtype = numpy_type(model.graph.input[0].type.tensor_type.elem_type)
     feeds = ({model.graph.input[0].name: np.zeros((batch, *images[1:]), dtype)} for batch in BATCHES)
     return [session.run(names, feed) for feed in feeds]
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.surgeon.element_types import numpy_type
+from gradskip_onnx.surgeon.node_writer import NodeWriter
+from gradskip_onnx.surgeon.opsets import OLDEST_OPSET, reduction_axes
 from gradskip_onnx.types import Array, Dims, TensorFact
 
 from . import constants
@@ -17,15 +19,6 @@ from . import dims as shapes
 from .sym import Sym
 
 __all__ = ["Emit", "Sym"]
-
-PREFIX = "gradskip/"
-OLDEST_OPSET = 13  # Squeeze, Unsqueeze and ReduceSum take their axes as an input from here on
-AXES_INPUT_OPSET = 18  # the other reductions follow
-
-
-def element_type(kind: Any) -> np.dtype[Any]:
-    """NumPy's element type; graphsurgeon leaves types that NumPy does not have (bfloat16) as ONNX numbers them."""
-    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind) if isinstance(kind, int) else kind)
 
 
 class Emit:
@@ -40,7 +33,7 @@ class Emit:
         self.graph, self.facts, self.opset = graph, facts, opset
         known = [*graph.tensors().values(), *graph.inputs]  # an input nobody reads yet is in no node
         self._tensors: dict[str, Any] = {tensor.name: tensor for tensor in known if tensor.name}
-        self._taken = {*self._tensors, *(node.name for node in graph.nodes)}
+        self._nodes = NodeWriter(graph, opset)
         self._written: dict[Any, tuple[Sym, ...]] = {}
         self._made: dict[str, Sym] = {}  # what was written here, by name
 
@@ -52,7 +45,7 @@ class Emit:
         if name in self.facts:
             return Sym(self, tensor, np.dtype(self.facts[name].dtype), tuple(self.facts[name].dims))
         if isinstance(tensor, gs.Constant):
-            return Sym(self, tensor, element_type(tensor.dtype), tuple(tensor.shape))
+            return Sym(self, tensor, numpy_type(tensor.dtype), tuple(tensor.shape))
         raise UnsupportedModelError("no-shape", f"the shape of {name!r} is not known; it was missing in the dry run")
 
     def wrote(self, node: Any) -> bool:
@@ -80,8 +73,7 @@ class Emit:
         array = np.asarray(value, dtype=dtype)
         key = ("const", array.dtype.str, array.shape, array.tobytes())
         if key not in self._written:
-            tensor = gs.Constant(self._name("constant"), array)
-            self._written[key] = (Sym(self, tensor, array.dtype, array.shape),)
+            self._written[key] = (Sym(self, self._nodes.constant(array, array.dtype), array.dtype, array.shape),)
         return self._written[key][0]
 
     def ints(self, values: Sequence[int]) -> Sym:
@@ -120,9 +112,8 @@ class Emit:
         if not places:
             return x
         dims = shapes.reduced(x.dims, places, keepdims)
-        if op == "ReduceSum" or self.opset >= AXES_INPUT_OPSET:
-            return self.op(op, x, self.ints(places), dims=dims, keepdims=int(keepdims))
-        return self.op(op, x, dims=dims, axes=list(places), keepdims=int(keepdims))
+        given, attrs = reduction_axes(op, places, self.opset)
+        return self.op(op, x, *map(self.ints, given), dims=dims, **attrs, keepdims=int(keepdims))
 
     def op(self, op: str, *inputs: Sym, dims: Dims, dtype: Any = None, **attrs: Any) -> Sym:
         """Append one node with one output; `dtype` defaults to that of the first input."""
@@ -134,25 +125,15 @@ class Emit:
         key = (op, tuple(x.name for x in inputs), repr(sorted(attrs.items())), len(dims))
         if key not in self._written:
             outputs = tuple(self._output(op, size, dtype) for size, dtype in zip(dims, dtypes, strict=True))
-            node = gs.Node(
-                op, self._name(op), attrs, inputs=[x.tensor for x in inputs], outputs=[y.tensor for y in outputs]
-            )
-            self.graph.nodes.append(node)
+            self._nodes.append(op, [x.tensor for x in inputs], [y.tensor for y in outputs], attrs)
             self._written[key] = outputs
         return self._written[key]
 
     def _output(self, op: str, dims: Dims, dtype: Any) -> Sym:
-        tensor = gs.Variable(self._name(f"{op}_out"), np.dtype(dtype), list(dims))
+        tensor = self._nodes.variable(f"{op}_out", np.dtype(dtype), dims)
         self._tensors[tensor.name] = tensor
         self._made[tensor.name] = Sym(self, tensor, np.dtype(dtype), dims)
         return self._made[tensor.name]
-
-    def _name(self, stem: str) -> str:
-        name, number = f"{PREFIX}{stem}", len(self._taken)
-        while f"{name}_{number}" in self._taken:
-            number += 1
-        self._taken.add(f"{name}_{number}")
-        return f"{name}_{number}"
 
     def drop_unused(self, since: int, keep: Sequence[Sym]) -> None:
         """Remove the nodes written from position `since` on that lead to none of `keep`."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.surgeon.element_types import onnx_type
 from gradskip_onnx.types import Array, Dims
 
 from . import dims as shapes
@@ -102,8 +102,7 @@ class Sym:
     def cast(self, dtype: Any) -> Sym:
         if np.dtype(dtype) == self.dtype:
             return self
-        to = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        return self.emit.op("Cast", self, dims=self.dims, dtype=dtype, to=int(to))
+        return self.emit.op("Cast", self, dims=self.dims, dtype=dtype, to=onnx_type(dtype))
 
     def scaled(self, factor: float) -> Sym:
         """Times a number; a product of matrices takes it along at no cost."""

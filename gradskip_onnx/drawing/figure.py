@@ -8,11 +8,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.interpolate import Box, place
 from gradskip_onnx.types import Array
 
 from .colours import DIVERGING, SEQUENTIAL, paint
-
-Box = tuple[float, float, float, float]
 
 MIN_SIDE = 336  # a side of a panel, unless the other side would pass MAX_SIDE
 MAX_SIDE = 1024
@@ -109,10 +108,9 @@ def panel_size(width: int, height: int) -> tuple[int, int]:
 
 
 def resample(values: Array, size: tuple[int, int]) -> Array:
-    """A map at another (width, height)."""
-    if (values.shape[1], values.shape[0]) == size:
-        return values
-    return np.asarray(Image.fromarray(values.astype(np.float32)).resize(size, Image.Resampling.BILINEAR))
+    """A map at another (width, height), the order of Pillow's sizes."""
+    width, height = size
+    return place(values, (height, width), (0, 0, width, height))
 
 
 def figure(
@@ -130,7 +128,7 @@ def figure(
     width, height = panel_size(image.width, image.height)
     zoom = (width / image.width, height / image.height)
     drawn_box = None if box is None else (box[0] * zoom[0], box[1] * zoom[1], box[2] * zoom[0], box[3] * zoom[1])
-    small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+    small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)  # a photograph: Pillow's sharpest
     covered = overlay(small, resample(values, (width, height)), opacity=opacity, box=drawn_box)
 
     page = Page(width, height)

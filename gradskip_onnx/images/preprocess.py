@@ -12,6 +12,8 @@ from PIL import Image
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.types import Array, Size
 
+from .interpolate import Box, place
+from .interpolate import Size as Size  # of images, for those who prepare them
 from .read import MAX_PIXELS, upright_rgb
 
 Triple = tuple[float, float, float]
@@ -71,7 +73,7 @@ class Preprocess:
 
     @classmethod
     def from_dict(cls, document: object) -> Preprocess:
-        """The inverse of `to_json`; missing fields keep their defaults, unknown ones are refused."""
+        """The inverse of `as_dict`; missing fields keep their defaults, unknown ones are refused."""
         if not isinstance(document, Mapping):
             raise InputError(f"preprocessing: expected an object of fields, got {type(document).__name__}")
         unknown = sorted(map(str, set(document) - {field.name for field in fields(cls)}))
@@ -115,46 +117,11 @@ class Geometry:
     """Which part of the upright original image the model saw."""
 
     image_size: Size
-    box: tuple[float, float, float, float]  # x0, y0, x1, y1 in pixels of the original
+    box: Box  # in pixels of the original
 
     def place(self, values: Array) -> Array:
         """A map of what the model saw, at the size of the original image; zero where it saw nothing."""
-        if values.ndim != 2:
-            raise InputError(f"a map has rows and columns, got shape {values.shape}")
-        x0, y0, x1, y1 = self.box
-        if (x0, y0, x1, y1) == (0, 0, *self.image_size[::-1]) and values.shape == self.image_size:
-            return values.astype(np.float32)
-        rows = _linear(values.shape[0], self.image_size[0], y0, y1)
-        columns = _linear(values.shape[1], self.image_size[1], x0, x1)
-        return np.ascontiguousarray(_mixed(columns, _mixed(rows, values.astype(np.float32)).T).T)
-
-
-def _mixed(weights: Array, values: Array) -> Array:
-    """weights @ values, where a row of weights has few entries, side by side.
-
-    Not by BLAS: its threads go on spinning after a product and take the cores from the next pass of the model.
-    """
-    first = np.argmax(weights > 0, axis=1)
-    total = np.zeros((len(weights), values.shape[1]), np.float32)
-    for tap in range(int((weights > 0).sum(axis=1).max())):
-        place = np.minimum(first + tap, weights.shape[1] - 1)
-        share = np.where(first + tap < weights.shape[1], weights[np.arange(len(weights)), place], 0)
-        total += share.astype(np.float32)[:, None] * values[place]
-    return total
-
-
-def _linear(count: int, total: int, start: float, stop: float) -> Array:
-    """(total, count) weights of linear interpolation of `count` cells laid over start..stop of `total` pixels.
-
-    The triangle is as wide as a cell or as a pixel, whichever is wider, so that shrinking averages.
-    """
-    centre = np.arange(total) + 0.5
-    at = (centre - start) * (count / (stop - start)) - 0.5
-    width = max(1.0, count / (stop - start))
-    weights = np.clip(1.0 - np.abs(at[:, None] - np.arange(count)) / width, 0.0, None)
-    weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    weights[(centre < start) | (centre > stop)] = 0.0
-    return np.asarray(weights, np.float32)
+        return place(values, self.image_size, self.box)
 
 
 def resized(image_size: Size, preprocess: Preprocess) -> Size:
@@ -177,6 +144,7 @@ def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry
     if rows * columns > MAX_PIXELS:
         raise InputError(f"image of {width}x{height} pixels is too elongated: resized it would be {columns}x{rows}")
     if (rows, columns) != (height, width):
+        # by Pillow, whose bytes torchvision's and timm's transforms give too
         image = image.resize((columns, rows), INTERPOLATIONS[preprocess.interpolation])
     top, left = (round((have - want) / 2.0) for have, want in zip((rows, columns), preprocess.size, strict=True))
     bottom, right = top + preprocess.size[0], left + preprocess.size[1]

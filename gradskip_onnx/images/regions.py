@@ -27,6 +27,7 @@ def _mask(region: Array, geometry: Geometry, size: Size) -> Array:
         raise InputError(f"the region mask is {region.shape}, the image is {geometry.image_size} (rows, columns)")
     (height, width), (x0, y0, x1, y1) = geometry.image_size, geometry.box
     seen = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
+    # Pillow's BOX takes the mean over a cell that begins and ends inside pixels
     mask = Image.fromarray((region != 0).astype(np.float32))
     return np.asarray(mask.resize(size[::-1], Image.Resampling.BOX, box=seen), np.float32)
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gradskip_onnx.autodiff.emit import PREFIX
+from gradskip_onnx.surgeon.node_writer import PREFIX
 
 from . import vjp_cases_layout  # noqa: F401  (adds its rows to CASES)
 from .test_seeds import seeded

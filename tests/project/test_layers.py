@@ -18,7 +18,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "studies": ("evaluation", "metrics", "datasets"),
     "explanations": ("api", "pipeline", "selfcontained", "output", "drawing"),
     "passes": ("passes", "cache", "instrument", "methods"),
-    "graphs": ("graph", "autodiff", "runtime", "model_file"),
+    "graphs": ("graph", "autodiff", "surgeon", "runtime", "model_file"),
     "ground": ("images", "imports", "demo", "tasks", "types", "errors", "version"),
 }
 APART = {("autodiff", "graph"), ("graph", "autodiff"), ("metrics", "datasets"), ("metrics", "api")}

@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
-from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
-from onnx_graphsurgeon.ir.tensor import LazyValues, SparseValues
 
-from gradskip_onnx.graph.read.assemble import frame, port, stored
-from gradskip_onnx.graph.read.forward import InFile
+from gradskip_onnx.graph.read.assemble import frame, stored
 from gradskip_onnx.model_file.mapped_weights import LARGE
 from gradskip_onnx.runtime.session import LENT, Session, open_session
+from gradskip_onnx.surgeon.element_types import numpy_type, onnx_type
+from gradskip_onnx.surgeon.private_names import held_as, node_proto, peek, port_proto, unread_proto
 from gradskip_onnx.types import EMPTY, Array
 
 LENDABLE = frozenset("fiub")  # kinds of element types that NumPy has too
@@ -68,16 +67,16 @@ def partial_model(graph: gs.Graph, folder: Path | None, held: Mapping[str, Array
     kept, weights = {}, {}
     for name, tensor in graph.tensors().items():
         if isinstance(tensor, gs.Constant):
-            known = held.get(name) if isinstance(tensor._values, LazyValues) else None
+            known = held.get(name) if held_as(tensor) != "array" else None
             array = _large(tensor) if known is None else known
             if array is None:
                 kept[name] = stored(tensor)
             else:
                 weights[name] = array
-                kept[name] = stored(tensor) if isinstance(tensor._values, InFile) else _promise(name, array)
+                kept[name] = stored(tensor) if held_as(tensor) == "file" else _promise(name, array)
     return PartialModel(
-        nodes=[OnnxExporter.export_node(node) for node in graph.nodes],
-        inputs={tensor.name: port(tensor) for tensor in graph.inputs},
+        nodes=[node_proto(node) for node in graph.nodes],
+        inputs={tensor.name: port_proto(tensor) for tensor in graph.inputs},
         stored=kept,
         weights=weights,
         frame=frame(graph),
@@ -87,14 +86,14 @@ def partial_model(graph: gs.Graph, folder: Path | None, held: Mapping[str, Array
 
 def _large(tensor: gs.Constant) -> Array | None:
     """The value of a constant that is worth lending."""
-    value = tensor._values
-    if isinstance(value, SparseValues | InFile):
-        return np.asarray(value.load())
-    if isinstance(value, LazyValues):
-        proto = value.tensor
-        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(proto.data_type))
+    proto = unread_proto(tensor)
+    if proto is not None and held_as(tensor) == "proto":
+        kind = numpy_type(proto.data_type)
         raw = proto.raw_data  # each look copies it
         return np.frombuffer(raw, kind).reshape(tuple(proto.dims)) if len(raw) > LARGE and _lendable(kind) else None
+    value = peek(tensor)
+    if held_as(tensor) != "array":
+        return value
     # ONNX Runtime reads rows; an array may be a turned view
     return np.ascontiguousarray(value) if value.nbytes > LARGE and _lendable(value.dtype) else None
 
@@ -105,7 +104,7 @@ def _lendable(kind: np.dtype[np.generic]) -> bool:
 
 def _promise(name: str, array: Array) -> onnx.TensorProto:
     """A tensor that is said to lie elsewhere: ONNX Runtime is given it when the session is opened."""
-    kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    kind = onnx_type(array.dtype)
     proto = onnx.TensorProto(name=name, dims=array.shape, data_type=kind, data_location=onnx.TensorProto.EXTERNAL)
     entries = {"location": LENT, "offset": "0", "length": str(array.nbytes)}
     proto.external_data.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in entries.items())
@@ -117,8 +116,7 @@ def _promised(tensor: onnx.TensorProto) -> bool:
 
 
 def _open_info(name: str, value: Array) -> onnx.ValueInfoProto:
-    kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-    return onnx.helper.make_tensor_value_info(name, kind, [None] * value.ndim)
+    return onnx.helper.make_tensor_value_info(name, onnx_type(value.dtype), [None] * value.ndim)
 
 
 def _part(

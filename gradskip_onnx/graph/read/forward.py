@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +11,12 @@ import numpy as np
 import onnx
 import onnx.inliner
 import onnx_graphsurgeon as gs
-from onnx_graphsurgeon.ir.tensor import LazyValues
-from onnx_graphsurgeon.logger import G_LOGGER
 
 from gradskip_onnx.errors import ModelError, UnsupportedModelError
-from gradskip_onnx.model_file.mapped_weights import WeightLocation, weight_location
+from gradskip_onnx.model_file.mapped_weights import weight_location
+from gradskip_onnx.surgeon.node_writer import replace_reads
+from gradskip_onnx.surgeon.private_names import read_from, unread_proto
 from gradskip_onnx.types import Array
-
-# Files with bfloat16 weights would print a warning for each; types are seen in the dry run instead.
-G_LOGGER.severity = G_LOGGER.ERROR
-
-
-class InFile(LazyValues):  # type: ignore[misc]
-    """Values that are read where they lie; graphsurgeon's own would look for the file in the working directory."""
-
-    def __init__(self, tensor: onnx.TensorProto, place: WeightLocation, folder: Path | None) -> None:
-        super().__init__(tensor)
-        self.place, self.folder = place, folder
-
-    def load(self) -> Array:
-        return self.place.array(self.folder)
 
 
 def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, folder: Path | None = None) -> gs.Graph:
@@ -41,10 +28,10 @@ def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, 
     except (ValueError, KeyError, IndexError, gs.OnnxGraphSurgeonException) as failure:
         raise ModelError(f"the graph cannot be read: {str(failure).strip().splitlines()[0]}") from failure
     for tensor in graph.tensors().values():
-        if isinstance(tensor, gs.Constant) and type(tensor._values) is LazyValues:
-            proto = tensor._values.tensor
-            place = weight_location(proto)
-            tensor._values = tensor._values if place is None else InFile(proto, place, folder)
+        proto = unread_proto(tensor) if isinstance(tensor, gs.Constant) else None
+        place = None if proto is None else weight_location(proto)
+        if place is not None:
+            read_from(tensor, partial(place.array, folder))
     if outputs is not None:
         graph.outputs = [tensor for tensor in graph.outputs if tensor.name in outputs]
     absorb_constants(graph)
@@ -91,8 +78,7 @@ def share_copies(graph: gs.Graph) -> gs.Graph:
             key = (*(tensor.name for tensor in node.inputs), repr(sorted(node.attrs.items())))
             copy, shared = node.outputs[0], first.setdefault(key, node.outputs[0])
             if copy is not shared and copy.name not in kept:
-                for reader in list(copy.outputs):
-                    reader.inputs = [shared if tensor is copy else tensor for tensor in reader.inputs]
+                replace_reads(copy, shared)
                 node.outputs.clear()
     return graph.cleanup().toposort()
 

@@ -8,11 +8,11 @@ from onnx import version_converter
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.prove.proofs import difference, rounding
 from gradskip_onnx.runtime.session import open_session
+from gradskip_onnx.surgeon.opsets import OLDEST_OPSET
 from gradskip_onnx.types import Proof, Source
 
 from .image_input import ImageInput
 
-OLDEST_OPSET = 13  # Squeeze, ReduceSum and Softmax changed their meaning at 13; the rules speak the new one
 ALIASES = ("", "ai.onnx")
 
 

@@ -13,6 +13,7 @@ from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.prove.partial_model import PartialModel, partial_model
 from gradskip_onnx.graph.prove.proofs import difference, rounding
 from gradskip_onnx.graph.read.image_input import ImageInput
+from gradskip_onnx.surgeon.node_writer import PREFIX, NodeWriter, replace_reads
 from gradskip_onnx.types import Array, Proof, TensorFact
 
 from . import lowerings_quantised  # noqa: F401  (adds its rows)
@@ -51,9 +52,10 @@ def refuse_hardware(graph: gs.Graph) -> None:
 def lower(graph: gs.Graph, facts: Mapping[str, TensorFact], opset: int) -> Lowered:
     """A copy of `graph` with every operator in the table rewritten."""
     graph = graph.copy()
+    nodes = NodeWriter(graph, opset)
     witnesses: dict[str, gs.Node] = {}
     for node in [node for node in graph.nodes if _key(node) in LOWERINGS]:
-        made = LOWERINGS[_key(node)](Write(graph, f"gradskip/{node.name}", facts, opset), node)
+        made = LOWERINGS[_key(node)](Write(nodes.under(f"{PREFIX}{node.name}/"), facts), node)
         targets = list(node.outputs)
         node.outputs.clear()
         for position, tensor in enumerate(targets):
@@ -68,8 +70,7 @@ def lower(graph: gs.Graph, facts: Mapping[str, TensorFact], opset: int) -> Lower
             if tensor.name:
                 maker = new.inputs[0]
                 maker.outputs[maker.outputs.index(new)] = tensor
-                for reader in list(new.outputs):
-                    reader.inputs = [tensor if entry is new else entry for entry in reader.inputs]
+                replace_reads(new, tensor)
                 witnesses[tensor.name] = node
     graph.cleanup().toposort()
     return Lowered(graph, witnesses)

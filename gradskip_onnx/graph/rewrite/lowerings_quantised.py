@@ -89,8 +89,8 @@ def qlinear_sum(w: Write, n: gs.Node) -> Outputs:
 def qlinear_unary(w: Write, n: gs.Node) -> Outputs:
     refuse_unless(not n.attrs.get("channels_last"), n, "channels-last layout")
     attrs = {key: value for key, value in n.attrs.items() if key != "channels_last"}
-    if n.op == "QLinearReduceMean" and w.opset >= 18:
-        y = w.op("ReduceMean", real(w, n, 0), w.ints(*attrs.pop("axes")), **attrs)
+    if n.op == "QLinearReduceMean":
+        y = w.reduce("ReduceMean", real(w, n, 0), attrs.get("axes", ()), attrs.get("keepdims", 1))
     else:
         y = w.op(n.op.removeprefix("QLinear"), real(w, n, 0), **attrs)
     return (quantised(w, n, y, 3),)

@@ -13,10 +13,12 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-import numpy as np
 import onnx_graphsurgeon as gs
 
+from gradskip_onnx.surgeon.node_writer import NodeWriter
 from gradskip_onnx.types import TensorFact
+
+from .write import Write
 
 OPERATORS = ("Conv", "Concat", "Resize", "Add")  # whose meaning must be the usual one
 PREFIX = "gradskip/early"
@@ -91,30 +93,22 @@ def _rewrite(
     kernel, bias, output = node.inputs[1], list(node.inputs[2:]), node.outputs[0]
     whole, attrs = written[output.name], dict(node.attrs)
     node.outputs.clear()
-
-    def write(op: str, inputs: list[Any], name: str, fact: TensorFact, **more: Any) -> Any:
-        made = gs.Variable(f"{PREFIX}/{node.name}/{name}", fact.dtype)
-        written[made.name] = fact
-        graph.nodes.append(gs.Node(op, f"{made.name}/node", more, inputs, [made]))
-        return made
-
-    def bounds(*numbers: int) -> list[Any]:
-        names = [f"{PREFIX}/{node.name}/bound{number}" for number in numbers]
-        return [gs.Constant(name, np.array([number])) for name, number in zip(names, numbers, strict=True)]
-
+    write = Write(NodeWriter(graph, graph.opset, f"{PREFIX}/{node.name}/"), written)
     enlarged, plain = [], None
-    for number, (part, stop, width) in enumerate(zip(parts, accumulate(channels), channels, strict=True)):
-        columns = TensorFact((kernel.shape[0], width, 1, 1), whole.dtype)
-        weights = write("Slice", [kernel, *bounds(stop - width, stop, 1)], f"weights{number}", columns)
-        fact = TensorFact((*whole.dims[:2], *written[part.tensor.name].dims[2:]), whole.dtype)
+    for part, stop, width in zip(parts, accumulate(channels), channels, strict=True):
+        weights = write.op("Slice", kernel, *(write.ints(bound) for bound in (stop - width, stop, 1)))
+        written[weights.name] = TensorFact((kernel.shape[0], width, 1, 1), whole.dtype)
         own = [] if part.enlarged_by is not None else bias
-        mixed = write("Conv", [part.tensor, weights, *own], f"mixed{number}", fact, **attrs)
+        mixed = write.op("Conv", part.tensor, weights, *own, **attrs)
+        written[mixed.name] = TensorFact((*whole.dims[:2], *written[part.tensor.name].dims[2:]), whole.dtype)
         if part.enlarged_by is None:
             plain = mixed
         else:
             how = part.enlarged_by
-            enlarged.append(write("Resize", [mixed, *how.inputs[1:]], f"enlarged{number}", whole, **how.attrs))
+            enlarged.append(write.op("Resize", mixed, *how.inputs[1:], **how.attrs))
+            written[enlarged[-1].name] = whole
     total = enlarged[0]
-    for number, more in enumerate(enlarged[1:]):
-        total = write("Add", [total, more], f"sum{number}", whole)
-    graph.nodes.append(gs.Node("Add", f"{PREFIX}/{node.name}/sum", {}, [plain, total], [output]))
+    for more in enlarged[1:]:
+        total = write.op("Add", total, more)
+        written[total.name] = whole
+    write.into(output, "Add", plain, total)

@@ -14,9 +14,14 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
+from gradskip_onnx.surgeon.element_types import numpy_type
+from gradskip_onnx.surgeon.node_writer import NodeWriter
 from gradskip_onnx.types import Array, Dims, TensorFact
 
+from .write import Write
+
 Facts = Mapping[str, TensorFact]
+PREFIX = "gradskip/rows/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +77,19 @@ def prune_rows(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[st
     asked, written = wanted(graph, outputs, facts), dict(facts)
     kept: dict[str, Rows] = {}  # tensors of which only some rows are computed
     cuts: dict[tuple[str, Rows], Any] = {}
+    write = Write(NodeWriter(graph, graph.opset, PREFIX), facts)
     for node in list(graph.nodes):
         part = _part(node, asked, facts)
         if part is None:
             if (chosen := _selection(node, facts)) and node.inputs[0].name in kept:
-                _select_again(node, kept[node.inputs[0].name], chosen, facts)
+                _select_again(write, node, kept[node.inputs[0].name], chosen)
             continue
         for index, rows in enumerate(_asks(node, asked, facts)):
             if rows is not None:
-                node.inputs[index] = _cut(graph, node.inputs[index], rows, kept, written, cuts)
+                node.inputs[index] = _cut(write, node.inputs[index], rows, kept, written, cuts)
         output = node.outputs[0]
         if node.op == "Reshape":
-            node.inputs[1] = _shape(node, part, facts)
+            node.inputs[1] = write.ints(*_shape(node, part, facts))
         kept[output.name] = part
         written[output.name] = _with(written[output.name], part)
         output.shape = None
@@ -157,20 +163,19 @@ def _slice(numbers: list[Array], dims: Dims) -> Rows | None:
     return Rows(axis, start, stop) if start < stop else None
 
 
-def _select_again(node: Any, kept: Rows, chosen: Rows, facts: Facts) -> None:
+def _select_again(write: Write, node: Any, kept: Rows, chosen: Rows) -> None:
     """Count the rows of a selection from the first one that is computed."""
-    name = f"gradskip/rows/{node.name}"
     if node.op == "Gather":
-        size = facts[node.inputs[0].name].dims[chosen.axis]
-        node.inputs[1] = gs.Constant(name, np.asarray(np.asarray(node.inputs[1].values) % size - kept.start))
+        size, places = write.facts[node.inputs[0].name].dims[chosen.axis], np.asarray(node.inputs[1].values)
+        node.inputs[1] = write.const(places % size - kept.start, places.dtype)
     else:
         bounds = (chosen.start - kept.start, chosen.stop - kept.start)
         for index, number in enumerate(bounds, 1):
-            node.inputs[index] = gs.Constant(f"{name}/{index}", np.array([number]))
+            node.inputs[index] = write.ints(number)
 
 
 def _cut(
-    graph: gs.Graph, tensor: Any, rows: Rows, kept: Mapping[str, Rows], written: dict[str, TensorFact],
+    write: Write, tensor: Any, rows: Rows, kept: Mapping[str, Rows], written: dict[str, TensorFact],
     cuts: dict[tuple[str, Rows], Any],
 ) -> Any:  # fmt: skip
     """`rows` of a tensor, of which some may not be computed any more."""
@@ -178,15 +183,10 @@ def _cut(
     if tensor.name in kept and kept[tensor.name] == rows:
         return tensor
     if (tensor.name, rows) not in cuts:
-        name = f"gradskip/rows/{tensor.name}/{rows.axis}/{rows.start}-{rows.stop}"
-        while name in written:  # a file that was narrowed before
-            name += "+"
-        numbers = (rows.start - first, rows.stop - first, rows.axis)
-        bounds = [gs.Constant(f"{name}/{i}", np.array([number])) for i, number in enumerate(numbers)]
-        fact = written[tensor.name] if tensor.name in written else TensorFact(tuple(tensor.shape), tensor.dtype)
-        part = gs.Variable(name, fact.dtype)
-        graph.nodes.append(gs.Node("Slice", f"{name}/node", inputs=[tensor, *bounds], outputs=[part]))
-        written[name] = _with(fact, rows)
+        bounds = (write.ints(number) for number in (rows.start - first, rows.stop - first, rows.axis))
+        fact = written.get(tensor.name) or TensorFact(tuple(tensor.shape), numpy_type(tensor.dtype))
+        part = write.op("Slice", tensor, *bounds, gives=fact.dtype)
+        written[part.name] = _with(fact, rows)
         cuts[tensor.name, rows] = part
     return cuts[tensor.name, rows]
 
@@ -275,13 +275,13 @@ def _volume(dims: Dims) -> tuple[int, int]:
     return dims.count(None), prod(size for size in dims if size is not None)
 
 
-def _shape(node: Any, rows: Rows, facts: Facts) -> Any:
+def _shape(node: Any, rows: Rows, facts: Facts) -> list[int]:
     """The shape of a Reshape of fewer rows."""
     shape = np.array([-1 if size is None else size for size in facts[node.outputs[0].name].dims])
     shape[rows.axis] = rows.size
     if (shape < 0).sum() > 1:
         shape = np.where(np.asarray(node.inputs[1].values) == 0, 0, shape)
-    return gs.Constant(f"gradskip/rows/{node.name}/shape", shape)
+    return [int(size) for size in shape]
 
 
 def squeeze(node: Any, rows: Rows, facts: Facts) -> Asked | None:

@@ -6,21 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx_graphsurgeon as gs
 
+from gradskip_onnx.surgeon.element_types import numpy_type, onnx_type
+from gradskip_onnx.surgeon.node_writer import NodeWriter
+from gradskip_onnx.surgeon.opsets import reduction_axes
 from gradskip_onnx.types import TensorFact
-
-AXES_INPUT_OPSET = 18  # from here on ReduceMean takes its axes as an input
 
 
 class Write:
-    """Appends nodes to a graph under names that start with the node being rewritten."""
+    """Appends plain nodes to a graph; element types and ranks come from the dry run."""
 
-    def __init__(self, graph: gs.Graph, stem: str, facts: Mapping[str, TensorFact], opset: int) -> None:
-        self.graph, self.stem, self.facts, self.opset = graph, stem, facts, opset
+    def __init__(self, nodes: NodeWriter, facts: Mapping[str, TensorFact]) -> None:
+        self.nodes, self.facts = nodes, facts
         self.kinds: dict[str, Any] = {}  # element types of what was written
-        self.count = 0
 
     def op(self, kind: str, *inputs: Any, gives: Any = None, **attrs: Any) -> gs.Variable:
         """One node with one output, of the element type `gives` or that of the first input."""
@@ -32,13 +31,17 @@ class Write:
         """One node; numbers among the inputs become constants of the type of the first tensor among them."""
         like = next((x for x in inputs if isinstance(x, gs.Tensor)), None)
         tensors = [x if isinstance(x, gs.Tensor) else self.const(x, self.dtype(like)) for x in inputs]
-        made = [gs.Variable(self._name(kind)) for _ in range(outputs)]
+        made = [self.nodes.variable(kind) for _ in range(outputs)]
         self.kinds |= {tensor.name: np.dtype(gives or self.dtype(like)) for tensor in made}
-        self.graph.nodes.append(gs.Node(kind, self._name(kind), attrs, inputs=tensors, outputs=made, domain=domain))
+        self.nodes.append(kind, tensors, made, attrs, domain)
         return made
 
+    def into(self, output: gs.Variable, kind: str, *inputs: gs.Tensor, **attrs: Any) -> None:
+        """One node that makes a tensor which is there already."""
+        self.nodes.append(kind, inputs, [output], attrs)
+
     def const(self, value: Any, dtype: Any) -> gs.Constant:
-        return gs.Constant(self._name("constant"), np.asarray(value, dtype))
+        return self.nodes.constant(value, dtype)
 
     def ints(self, *values: int) -> gs.Constant:
         return self.const(values, np.int64)
@@ -48,7 +51,9 @@ class Write:
         if tensor is None:
             return np.dtype(np.float32)
         fact = self.facts.get(tensor.name)
-        return fact.dtype if fact is not None else self.kinds.get(tensor.name) or tensor.dtype or np.dtype(np.float32)
+        if fact is not None:
+            return fact.dtype
+        return self.kinds.get(tensor.name) or numpy_type(tensor.dtype or np.float32)
 
     def rank(self, tensor: gs.Tensor) -> int:
         if isinstance(tensor, gs.Constant):
@@ -68,13 +73,16 @@ class Write:
         return False
 
     def cast(self, tensor: gs.Tensor, kind: Any) -> gs.Variable:
-        return self.op("Cast", tensor, to=int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))), gives=kind)
+        return self.op("Cast", tensor, to=onnx_type(kind), gives=kind)
+
+    def reduce(self, kind: str, tensor: gs.Tensor, axes: Sequence[int], keepdims: int = 1) -> gs.Variable:
+        """A reduction over `axes`, in the form this opset asks for; over all axes if none is named."""
+        given, attrs = reduction_axes(kind, axes, self.nodes.opset) if axes else ([], {})
+        return self.op(kind, tensor, *(self.ints(*each) for each in given), **attrs, keepdims=keepdims)
 
     def mean_last(self, tensor: gs.Tensor) -> gs.Variable:
         """The mean over the last axis, which stays."""
-        if self.opset >= AXES_INPUT_OPSET:
-            return self.op("ReduceMean", tensor, self.ints(-1), keepdims=1)
-        return self.op("ReduceMean", tensor, axes=[-1], keepdims=1)
+        return self.reduce("ReduceMean", tensor, [-1])
 
     def swap_last(self, tensor: gs.Tensor, rank: int) -> gs.Variable:
         """The last two axes exchanged."""
@@ -90,10 +98,6 @@ class Write:
 
     def add_if(self, tensor: gs.Tensor, extra: gs.Tensor | None) -> gs.Tensor:
         return tensor if extra is None else self.op("Add", tensor, extra)
-
-    def _name(self, kind: str) -> str:
-        self.count += 1
-        return f"{self.stem}/{kind}_{self.count}"
 
 
 def given(node: gs.Node, position: int) -> gs.Tensor | None:

@@ -14,6 +14,7 @@ import onnx_graphsurgeon as gs
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.layouts import axes_of
 from gradskip_onnx.graph.rewrite.write import Write
+from gradskip_onnx.surgeon.node_writer import NodeWriter, replace_reads
 from gradskip_onnx.types import Architecture, Array, Block, TensorFact
 
 from . import lengths_places as lengths_places
@@ -55,7 +56,7 @@ def shorten(
     entrance = entrance_of(architecture)
     graph = graph.copy()
     sequence = cut(graph, entrance, facts)
-    write = Write(graph, SEQUENCE, facts, opset)
+    write = Write(NodeWriter(graph, opset, f"{SEQUENCE}/"), facts)
     walk = _walk(write, sequence, entrance, facts)
     read_off(graph, architecture, facts)
     follow(walk, list(graph.nodes))
@@ -88,9 +89,7 @@ def cut(graph: gs.Graph, entrance: Block, facts: Mapping[str, TensorFact]) -> An
     """Feed what enters the first block in place of computing it."""
     fact = facts[entrance.tokens_in]
     sequence = gs.Variable(SEQUENCE, dtype=fact.dtype, shape=[None] * len(fact.dims))
-    tokens = graph.tensors()[entrance.tokens_in]
-    for node in list(tokens.outputs):
-        node.inputs = [sequence if tensor is tokens else tensor for tensor in node.inputs]
+    replace_reads(graph.tensors()[entrance.tokens_in], sequence)
     graph.inputs.append(sequence)
     return sequence
 

@@ -19,7 +19,9 @@ from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.architecture import Reading
 from gradskip_onnx.graph.layouts import as_fed, axes_of, restore
 from gradskip_onnx.graph.prove.proofs import difference, rounding
+from gradskip_onnx.graph.rewrite.write import Write
 from gradskip_onnx.runtime.session import Session, open_session
+from gradskip_onnx.surgeon.node_writer import NodeWriter
 from gradskip_onnx.types import Architecture, Array, Block, Proof, Source, TensorFact, Trace
 
 from .shorten import SEQUENCE, Short, cut, finish, read_off, shorten
@@ -130,9 +132,8 @@ def _hide(graph: gs.Graph, attention: Any, facts: Mapping[str, TensorFact]) -> N
     (softmax,) = attention.inputs
     name = f"{UNSEEN}{attention.name}"
     mask = gs.Variable(name, dtype=facts[attention.name].dtype, shape=[None])
-    hidden = gs.Variable(f"{name}/scores")
-    graph.nodes.append(gs.Node("Add", f"{name}/add", inputs=[softmax.inputs[0], mask], outputs=[hidden]))
-    softmax.inputs[0] = hidden
+    write = Write(NodeWriter(graph, graph.opset, f"{name}/"), facts)
+    softmax.inputs[0] = write.op("Add", softmax.inputs[0], mask)
     graph.inputs.append(mask)
 
 

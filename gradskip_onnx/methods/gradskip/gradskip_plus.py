@@ -18,8 +18,8 @@ import numpy as np
 from gradskip_onnx.autodiff.rulesets.choice import Rules
 from gradskip_onnx.autodiff.scores.log_odds import LogOdds
 from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.images.interpolate import matrices
 from gradskip_onnx.methods.gradients.value_times_gradient import at_pixels
-from gradskip_onnx.methods.masking.enlarge import half_pixel
 from gradskip_onnx.methods.options import check, option
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
@@ -94,7 +94,7 @@ def of_blocks(trace: Trace, blocks: Sequence[Block], size: Size) -> Array:
 
 def spread(R: Array, size: Size) -> Array:
     """Relevance of tokens between their centres and with its sum kept (exactly so where the grids divide)."""
-    down, across = (half_pixel(new, old) for new, old in zip(size, R.shape, strict=True))
+    down, across = matrices(size, R.shape)
     rows = np.einsum("yr,rc->yc", down, R) * (R.size / prod(size))  # einsum: BLAS would leave its threads spinning
     return np.asarray(np.einsum("yc,xc->yx", rows, across))
 

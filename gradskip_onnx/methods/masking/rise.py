@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from gradskip_onnx.images.interpolate import matrices
 from gradskip_onnx.methods.options import check, option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
-
-from .enlarge import half_pixel
 
 AT_ONCE = 32  # masks held at a time
 
@@ -54,8 +53,9 @@ def drawn(options: RiseOptions, size: tuple[int, int]) -> Iterator[Array]:
     begin; enlarged by reflection, as in the reference.
     """
     rng = np.random.default_rng(options.seed)
-    cell = [-(-side // options.cells) for side in size]
-    down, across = (half_pixel((options.cells + 1) * side, options.cells, mirrored=True) for side in cell)
+    cell = -(-size[0] // options.cells), -(-size[1] // options.cells)
+    enlarged = (options.cells + 1) * cell[0], (options.cells + 1) * cell[1]
+    down, across = matrices(enlarged, (options.cells, options.cells), "mirrored")
     for start in range(0, options.masks, AT_ONCE):
         masks = []
         for _ in range(min(AT_ONCE, options.masks - start)):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradskip_onnx.images.interpolate import matrices
 from gradskip_onnx.methods.gradients.cams import EMPTY_MAP, LAYER_HELP, LAYERS
 from gradskip_onnx.methods.options import check, option
 from gradskip_onnx.methods.passes import Passes
@@ -50,22 +51,11 @@ def score_cam(trace: Trace, architecture: Architecture, options: ScoreCamOptions
 
 def _masked(image: Array, maps: Array) -> Array:
     """The image times each map (M, rows, columns), brought to its size and to 0 ... 1."""
-    down, across = (_corner_aligned(new, old) for new, old in zip(image.shape[1:], maps.shape[1:], strict=True))
+    down, across = matrices(image.shape[1:], maps.shape[1:], "corners")
     large = down @ maps @ across.T
     low, high = (pick(axis=(1, 2), keepdims=True) for pick in (large.min, large.max))
     masks = (large - low) / (high - low + FLAT)
     return np.asarray((masks[:, None] * image).astype(image.dtype))
-
-
-def _corner_aligned(new: int, old: int) -> Array:
-    """(new, old): bilinear weights where the first and the last samples coincide."""
-    place = np.arange(new) * ((old - 1) / max(new - 1, 1))
-    below = np.minimum(place.astype(int), max(old - 2, 0))
-    matrix = np.zeros((new, old))
-    matrix[np.arange(new), below] = 1 - (place - below)
-    if old > 1:
-        matrix[np.arange(new), below + 1] = place - below
-    return matrix
 
 
 def score_cam_needs(options: ScoreCamOptions, architecture: Architecture) -> Needs:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.images.interpolate import nearest
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.types import Architecture, Array, Trace
-
-from .enlarge import nearest
 
 AT_ONCE = 32  # images held at a time
 
@@ -31,7 +30,7 @@ def ask(
 
 def behind_noise(image: Array, keep: Array, grid: tuple[int, int], rng: np.random.Generator) -> Array:
     """(M, channels, H, W): patches that are not kept hold noise, uniform in 0 ... 1, in normalised space."""
-    rows, columns = (nearest(new, old) for new, old in zip(image.shape[1:], grid, strict=True))
+    rows, columns = (nearest(new, 0, old) for new, old in zip(image.shape[1:], grid, strict=True))
     seen = keep.reshape(-1, *grid)[:, rows][:, :, columns]
     noise = rng.random((len(keep), *image.shape))
     return np.where(seen[:, None], image, noise).astype(image.dtype)

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from gradskip_onnx.images.interpolate import matrices
 from gradskip_onnx.imports.optional import needed
 from gradskip_onnx.methods.options import check, option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
-
-from .enlarge import half_pixel
 
 AT_ONCE = 16  # masks held at a time; each asks for two images
 TYPICAL = 70  # clusters of ViT-B on ImageNet, by the cost its comparisons report
@@ -42,8 +41,7 @@ class Maps:
 
     @classmethod
     def of(cls, values: Array, size: tuple[int, int]) -> Maps:
-        down, across = (half_pixel(new, old) for new, old in zip(size, values.shape[1:], strict=True))
-        return cls(values, down, across)
+        return cls(values, *matrices(size, values.shape[1:]))
 
     def large(self) -> Iterator[Array]:
         """Batches (M, H, W)."""

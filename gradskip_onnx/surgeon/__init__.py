@@ -1,0 +1,1 @@
+"""What graph and autodiff share below them: writing nodes with onnx-graphsurgeon, and its private names."""
