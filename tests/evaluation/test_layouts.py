@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.datasets.test_datasets import FISH, SHARK, medmnist, voc
 from tests.support.command_line import run
+from tests.support.dataset_files import FISH, SHARK, medmnist, voc
 from tests.support.evaluation_data import FLAGS, SIDE, model_bytes
 from tests.support.models import segmenter
 

@@ -20,7 +20,8 @@ from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.types import Array, Needs
 
 from .lrp_cases import FORMS, GRID, IMAGES, TARGETS, Case, case, load, patches_of, same
-from .lrp_twin import COUNT, HEADS, PATCH, RECIPES, STABILISED, WIDTH, TinyVit
+from .lrp_rules import RECIPES, STABILISED
+from .tiny_vit import COUNT, HEADS, PATCH, WIDTH, TinyVit
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ah+ln": ("ah+ln", {}),

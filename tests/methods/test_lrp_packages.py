@@ -26,7 +26,7 @@ from zennit.rules import Gamma
 from gradskip_onnx.types import Array
 
 from .lrp_cases import IMAGES, TARGETS, case, load, patches_of, same
-from .lrp_twin import HEADS, WIDTH, TinyVit, exported
+from .tiny_vit import HEADS, WIDTH, TinyVit, exported
 
 
 def vision_transformer() -> nn.Module:
