@@ -23,6 +23,8 @@ from tests.support.command_line import run
 
 from .small_models import EXACT, SIZE, VIT
 
+pytestmark = pytest.mark.torch
+
 
 def test_misspelled_timm_name_suggests_one():
     with pytest.raises(InputError, match=r"did you mean .*vit_tiny_patch16_224"):

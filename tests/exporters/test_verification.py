@@ -21,6 +21,8 @@ from tests.support.command_line import run
 
 from .small_models import SIZE, VIT
 
+pytestmark = pytest.mark.torch
+
 
 def test_existing_output_needs_force(tmp_path):
     path = tmp_path / "m.onnx"

@@ -25,6 +25,8 @@ from tests.support.command_line import run
 
 from .small_models import SIZE, VIT
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.mark.parametrize("name", [VIT, "segformer_b0"])
 def test_unreachable_hub_is_one_line_that_says_what_to_do(name, tmp_path):

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from torch import nn
 
@@ -24,6 +27,8 @@ from gradskip_onnx.types import Array
 from .lrp_rules import gamma
 from .lrp_twin import patches, unpatched
 from .tiny_vit import HEADS, PATCH, SIZE, WIDTH, TinyVit, exported
+
+pytestmark = pytest.mark.torch
 
 DEPTH, OPSET = 6, 17
 GRID = (SIZE[0] // PATCH, SIZE[1] // PATCH)
