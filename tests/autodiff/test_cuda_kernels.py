@@ -10,12 +10,16 @@ import numpy as np
 import onnx
 import pytest
 
+pytest.importorskip("torch")
+
 from gradskip_onnx.surgeon.node_writer import PREFIX
 
 from . import vjp_cases_layout  # noqa: F401  (adds its rows to CASES)
 from .test_seeds import seeded
 from .test_vjps import derive
 from .vjp_cases import CASES
+
+pytestmark = pytest.mark.torch
 
 KERNELS = json.loads((Path(__file__).parent / "cuda_kernels.json").read_text())["kernels"]
 

@@ -11,7 +11,10 @@ from .onnx_operator_models import Verdict, judge, models
 loader = pytest.importorskip("onnx.backend.test.loader")
 if not hasattr(loader, "load_node_model_tests"):
     pytest.skip("this onnx package keeps its operator models elsewhere; 1.23 is known to work", allow_module_level=True)
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the data has infinities on purpose
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # the data has infinities on purpose
+]
 
 # Models whose gradient may differ from finite differences of the reference implementation, and why.
 KNOWN = {

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("torch")
+
+
 from gradskip_onnx.autodiff.rules.table import NOTES, VJPS
 
 from .operator_docs import page
+
+pytestmark = pytest.mark.torch
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "operators.md"
 

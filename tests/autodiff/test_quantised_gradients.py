@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from gradskip_onnx.autodiff import GRADIENT, Sym
@@ -11,6 +14,8 @@ from gradskip_onnx.types import Array
 
 from .gradient_models import SEED, differentiate, run, seen
 from .quantised_chains import CHAINS, OPSETS, QUANTISED_OPS, Chain
+
+pytestmark = pytest.mark.torch
 
 SINGLE = 2e-5  # float32 sums; integer products are exact
 STEP = 1e-5  # forward values on the same grid, one rounding apart at most

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from onnx import numpy_helper
 from torch import nn
@@ -19,6 +22,8 @@ from gradskip_onnx.errors import MissingRuleError
 from gradskip_onnx.types import Array
 
 from .gradient_models import SEED, differentiate, one_node, run, seen
+
+pytestmark = pytest.mark.torch
 
 CLOSE = 2e-5  # relative, float32 against float64
 BATCH, TOKENS, WIDTH, HEADS, CLASSES = 3, 5, 8, 2, 4

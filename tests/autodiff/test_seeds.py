@@ -8,6 +8,9 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from onnx import helper
 
@@ -15,6 +18,8 @@ from gradskip_onnx.autodiff import SEEDS, Emit, Sym
 from gradskip_onnx.types import Array, TensorFact
 
 from .gradient_models import ir_version, run
+
+pytestmark = pytest.mark.torch
 
 CLOSE = 1e-6  # float32 softmax and division
 CLASSES, HEIGHT, WIDTH = 4, 3, 5

@@ -8,6 +8,9 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from gradskip_onnx.autodiff import GRADIENT, Sym
@@ -19,6 +22,8 @@ from . import vjp_cases_layout  # noqa: F401  (adds its rows to CASES)
 from .gradient_models import SEED, differentiate, fact, one_node, run
 from .quantised_chains import QUANTISED_OPS
 from .vjp_cases import CASES, Case, I, X
+
+pytestmark = pytest.mark.torch
 
 # Largest difference allowed, relative to the largest entry of the true gradient.
 EXACT = 1e-9  # float64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,6 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("timm")
 pytest.importorskip("pytorch_grad_cam")
-sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 import onnxruntime
 import torch
@@ -27,6 +25,8 @@ from benchmarks.speed.__main__ import main
 from benchmarks.speed.apart import FIRST, LATER, SCRIPT, Process, apart
 from benchmarks.speed.measure import Timing, interleaved
 from gradskip_onnx import __version__
+
+pytestmark = pytest.mark.torch
 
 SAME = 1e-5
 

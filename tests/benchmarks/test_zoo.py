@@ -17,15 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.zoo import check, jobs, page
+from benchmarks.zoo.exporters import EXPORTERS
+from benchmarks.zoo.families import FAMILIES
+from benchmarks.zoo.plan import CI, FILES, chosen
+from benchmarks.zoo.post import POSTS
+
 ROOT = Path(__file__).parent.parent.parent
-sys.path.append(str(ROOT))  # benchmarks are not installed; last, so that what is installed is tested
-
-from benchmarks.zoo import check, jobs, page  # noqa: E402
-from benchmarks.zoo.exporters import EXPORTERS  # noqa: E402
-from benchmarks.zoo.families import FAMILIES  # noqa: E402
-from benchmarks.zoo.plan import CI, FILES, chosen  # noqa: E402
-from benchmarks.zoo.post import POSTS  # noqa: E402
-
 BUILDERS = ("torch", "torchvision", "timm", "transformers", "onnxscript", "onnxslim", "sympy")
 BOUND = "-ort_all"  # written for the machine at hand
 
@@ -174,6 +172,9 @@ def test_the_page_shows_outcomes_reasons_and_differences(tmp_path):
     assert "| beit-ts14-fused | torch said no |" in text
 
 
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.zoo
 def test_the_slice_is_explained(tmp_path):
     """Each file is explained with the logits of the file and the gradients of torch; the reports hold how far off."""
     for name in BUILDERS:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner, Result
-from gradskip_onnx.cli.main import cli
+from click.testing import Result
 
+from tests.support.command_line import run
 from tests.support.evaluation_data import FLAGS, model_bytes, pictures
 
 FAST = ("--resamples", "100", "--threads", "1", *FLAGS)
@@ -19,10 +19,6 @@ def place(tmp_path_factory):
     (folder / "model.onnx").write_bytes(model_bytes())
     pictures(folder / "data", 4)
     return folder
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def evaluate(place, *arguments: object) -> Result:

@@ -9,21 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from gradskip_onnx.cli.console import Bar
-from gradskip_onnx.cli.main import cli
 from PIL import Image
 
 from gradskip_onnx import api
 from gradskip_onnx.methods import METHODS
 from tests.support import models
+from tests.support.command_line import run
 from tests.support.method_models import fast
 
 SETTINGS = ["--preset", "half", "--crop", "1.0", "--threads", "1"]
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

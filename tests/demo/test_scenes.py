@@ -139,6 +139,7 @@ def held_out():
     return scenes.batch(HELD_OUT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "least"), [(VIT, 0.97), (DEIT, 0.92)])
 def test_classifiers_know_the_held_out_scenes(path, least, held_out):
     """Measured 97.4 % and 93.6 %. Fewer scenes would not do: the first thousand alone give the demo model 96.1 %."""
@@ -146,6 +147,7 @@ def test_classifiers_know_the_held_out_scenes(path, least, held_out):
     assert (logits(path, held_out.images).argmax(1) == held_out.labels).mean() >= least
 
 
+@pytest.mark.slow
 def test_segformer_finds_the_planted_object(held_out):
     assert notes(SEGFORMER)["labels"] == ["background", *scenes.CLASSES]
     images, labels, masks = held_out.images[:300], held_out.labels[:300], held_out.masks[:300]

@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from gradskip_onnx.cli.main import cli
 from PIL import Image
 
-from tests.cli.test_cli import segmenter
-from tests.datasets.test_datasets import FISH, SHARK, medmnist, voc
+from tests.support.command_line import run
+from tests.support.dataset_files import FISH, SHARK, medmnist, voc
 from tests.support.evaluation_data import FLAGS, SIDE, model_bytes
+from tests.support.models import segmenter
 
 
 def evaluate(model: bytes, data: Path | str, place: Path, metrics: str, *more: str) -> dict[str, Any]:
     (place / "model.onnx").write_bytes(model)
     command = ["evaluate", place / "model.onnx", data, "--methods", "gradskip", "--metrics", metrics, *FLAGS, *more]
     command += ["-o", place / "out", "--threads", "1", "--resamples", "100", "--json", "--pictures", "0"]
-    found = CliRunner().invoke(cli, [str(each) for each in command])
+    found = run(*command)
     assert found.exit_code == 0, found.output
     document: dict[str, Any] = json.loads(found.stdout)
     return document

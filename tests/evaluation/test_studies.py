@@ -7,8 +7,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from gradskip_onnx.cli.main import cli
 from scipy import stats
 
 from gradskip_onnx.errors import InputError
@@ -16,6 +14,7 @@ from gradskip_onnx.evaluation import choose_method
 from gradskip_onnx.evaluation.studies import STUDIES, _quarter_note
 from gradskip_onnx.methods.gradskip.heads import Heads
 from gradskip_onnx.methods.gradskip.quartiles import entropy, membership, restrict
+from tests.support.command_line import run
 from tests.support.evaluation_data import FLAGS, explainer, model_bytes, pictures
 
 
@@ -126,7 +125,7 @@ def test_the_command(tmp_path, name, values, texts):
     data = pictures(tmp_path / "data", 3)
     command = ["study", name, tmp_path / "model.onnx", data, "--values", values, "-o", tmp_path / "out", *FLAGS]
     command += ["--metrics", "insertion-deletion[steps=3]", "--threads", "1", "--resamples", "100", "--pictures", "1"]
-    found = CliRunner().invoke(cli, [str(each) for each in command])
+    found = run(*command)
 
     assert found.exit_code == 0, found.output
     page = (tmp_path / "out" / "report.html").read_text()

@@ -17,32 +17,15 @@ pytest.importorskip("timm")
 pytest.importorskip("transformers")
 
 import torch
-from click.testing import CliRunner, Result
-from gradskip_onnx.cli.main import cli
 from gradskip_onnx.exporters import checkpoints, load
 from gradskip_onnx.exporters.request import ExportRequest
 
 from gradskip_onnx.errors import InputError
+from tests.support.command_line import run
 
-VIT = "vit_tiny_patch16_224"
-SIZE = (64, 96)  # 4 x 6 patches: quick, and no square by chance
+from .small_models import SIZE, VIT
 
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["export", *map(str, arguments)])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("exported")
-
-
-@pytest.fixture(scope="module")
-def small_vit():
-    return load(ExportRequest(VIT, size=SIZE, random_weights=True))
-
-
-# ---- weights --------------------------------------------------------------------------------------------------------
+pytestmark = pytest.mark.torch
 
 
 @pytest.mark.parametrize("name", [VIT, "segformer_b0"])
@@ -82,7 +65,7 @@ class Malice:
 
 def test_malicious_pickle_is_refused_and_not_run(tmp_path):
     torch.save({"model": Malice(tmp_path / "owned")}, tmp_path / "evil.pth")
-    result = run(VIT, "-o", tmp_path / "m.onnx", "--checkpoint", tmp_path / "evil.pth")
+    result = run("export", VIT, "-o", tmp_path / "m.onnx", "--checkpoint", tmp_path / "evil.pth")
 
     assert result.exit_code == 2
     assert "was refused, because loading it could run code" in result.output
@@ -178,7 +161,7 @@ def test_position_embedding_follows_the_size_asked_for(tmp_path, small_vit):
 
 
 def test_checkpoint_and_random_weights_exclude_each_other(tmp_path):
-    result = run(VIT, "-o", tmp_path / "m.onnx", "--checkpoint", tmp_path / "c.pth", "--random-weights")
+    result = run("export", VIT, "-o", tmp_path / "m.onnx", "--checkpoint", tmp_path / "c.pth", "--random-weights")
 
     assert result.exit_code == 2
     assert "exclude each other" in result.output
@@ -206,7 +189,7 @@ def segformer_folder(tmp_path_factory):
 
 def test_folder_of_transformers_is_exported_with_labels_and_preprocessing(segformer_folder, folder):
     path = folder / "segformer.onnx"
-    result = run(segformer_folder, "-o", path)
+    result = run("export", segformer_folder, "-o", path)
     notes = json.loads({p.key: p.value for p in onnx.load(path).metadata_props}["gradskip_onnx"])
 
     assert result.exit_code == 0, result.output

@@ -11,11 +11,15 @@ from gradskip_onnx.graph.index import Index, index
 from gradskip_onnx.graph.read.forward import forward_graph
 from tests.support.models import Vit, vit
 
-SHAPES = {"plain": Vit(depth=1), "written out": Vit(depth=1, decomposed_norm=True, opset=13, masked=True)}
+WRITTEN_OUT = Vit(depth=1, decomposed_norm=True, opset=13, masked=True)
+SHAPES = [
+    pytest.param(Vit(depth=1), id="plain"),
+    pytest.param(WRITTEN_OUT, id="written out", marks=pytest.mark.slow),  # three times the nodes, walked for each pair
+]
 KINDS = ("MatMul", "Gemm")
 
 
-@pytest.fixture(params=list(SHAPES.values()), ids=list(SHAPES), scope="module")
+@pytest.fixture(params=SHAPES, scope="module")
 def lookup(request: pytest.FixtureRequest) -> Index:
     graph = forward_graph(vit(request.param))
     return index(graph, graph.inputs[0].name)

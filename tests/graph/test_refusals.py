@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from click.testing import CliRunner, Result
-from gradskip_onnx.cli.main import cli
+from click.testing import Result
 from onnx import numpy_helper
 from PIL import Image
 
+from tests.support.command_line import run
 from tests.support.models import FLOAT, Vit, Writer, _embed, cnn, finish, text_model, vit
 
 SHAPE = Vit(special=0)
@@ -114,10 +114,6 @@ def refused(request, tmp_path):
     return path, model, code, texts
 
 
-def call(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
-
-
 def error_of(result: Result) -> str:
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     return line
@@ -126,8 +122,8 @@ def error_of(result: Result) -> str:
 def test_refused_with_code_node_and_advice_by_both_commands(refused, tmp_path):
     path, model, code, texts = refused
     Image.new("RGB", (32, 32), "red").save(tmp_path / "picture.png")
-    explained = call("explain", path, tmp_path / "picture.png", "-o", tmp_path / "out")
-    inspected = call("inspect", path)
+    explained = run("explain", path, tmp_path / "picture.png", "-o", tmp_path / "out")
+    inspected = run("inspect", path)
     line = error_of(explained)
 
     assert explained.exit_code == inspected.exit_code == 3
@@ -140,7 +136,7 @@ def test_refused_with_code_node_and_advice_by_both_commands(refused, tmp_path):
 
 def test_refused_as_a_document_for_programs(refused):
     path, _, code, texts = refused
-    document = json.loads(call("inspect", path, "--json").stdout)
+    document = json.loads(run("inspect", path, "--json").stdout)
 
     assert (document["supported"], document["code"]) == (False, code)
     assert all(text in document["reason"] for text in texts)

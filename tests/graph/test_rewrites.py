@@ -233,6 +233,7 @@ def test_each_rewrite_alone(name: str, rewrite: str) -> None:
     check(name, [rewrite], seed=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     name=st.sampled_from(sorted(MODELS)),

@@ -26,6 +26,8 @@ from gradskip_onnx.types import Array, Needs, Trace
 from tests.support import models
 from tests.support.torch_vits import KINDS, SIZE, Pair, agree, pair
 
+pytestmark = pytest.mark.torch
+
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 

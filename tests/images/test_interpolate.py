@@ -18,6 +18,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("old", "new"), SIZES)
 @pytest.mark.parametrize(
     ("mode", "torch_mode", "keywords"),

@@ -81,6 +81,7 @@ def test_hugging_face_rescaling(fields, expected):
     np.testing.assert_allclose(values, expected, rtol=1e-6)
 
 
+@pytest.mark.torch
 def test_hugging_face_processor_agrees():
     transformers = pytest.importorskip("transformers")
     image = picture(97, 143)

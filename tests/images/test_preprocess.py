@@ -17,6 +17,7 @@ PLACEMENT = 1e-5  # float32 products of interpolation weights
 # --- prepare against torchvision -----------------------------------------------------------------------------------
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("crop", [1.0, 0.9, 0.875, 224 / 232])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "nearest"])
 @pytest.mark.parametrize(("height", "width"), [(301, 457), (457, 301), (224, 224), (97, 64), (500, 333), (33, 301)])
@@ -40,6 +41,7 @@ def test_short_side_equals_torchvision(height, width, interpolation, crop):
     np.testing.assert_array_equal(values, reference(image).numpy())
 
 
+@pytest.mark.torch
 def test_stretch_equals_torchvision():
     transforms = pytest.importorskip("torchvision.transforms")
     image = picture(120, 301)

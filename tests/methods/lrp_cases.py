@@ -12,7 +12,9 @@ import numpy as np
 import gradskip_onnx
 from gradskip_onnx.types import Array
 
-from .lrp_twin import PATCH, SIZE, Found, Recipe, TinyVit, Twin, exported
+from .lrp_rules import Recipe
+from .lrp_twin import Found, Twin
+from .tiny_vit import PATCH, SIZE, TinyVit, exported
 
 GRID = (SIZE[0] // PATCH, SIZE[1] // PATCH)
 TARGETS = (3, 1)

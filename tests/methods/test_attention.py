@@ -15,6 +15,8 @@ from scipy.optimize import linprog
 from gradskip_onnx.types import Array
 from tests.support.torch_vits import GRID, KINDS, Pair, agree, pair, watch
 
+pytestmark = pytest.mark.torch
+
 models = pytest.mark.parametrize("name", sorted(KINDS))
 
 

@@ -20,6 +20,8 @@ from gradskip_onnx.images import interpolate
 from gradskip_onnx.types import Array
 from tests.support.torch_vits import CLASSES, GRID, KINDS, SIZE, Pair, agree, pair, watch
 
+pytestmark = pytest.mark.torch
+
 models = pytest.mark.parametrize("name", sorted(KINDS))
 
 

@@ -16,6 +16,8 @@ from gradskip_onnx.methods.masking.kmeans import kmeans
 from gradskip_onnx.types import Array
 from tests.support.torch_vits import GRID, KINDS, Pair, agree, pair, softmax, watch
 
+pytestmark = pytest.mark.torch
+
 models = pytest.mark.parametrize("name", sorted(KINDS))
 
 

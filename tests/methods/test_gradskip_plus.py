@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from torch import nn
 
@@ -21,7 +24,11 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.methods.gradskip.gradskip_plus import GradSkipPlusOptions, middle, spread
 from gradskip_onnx.types import Array
 
-from .lrp_twin import HEADS, PATCH, SIZE, WIDTH, TinyVit, exported, gamma, patches, unpatched
+from .lrp_rules import gamma
+from .lrp_twin import patches, unpatched
+from .tiny_vit import HEADS, PATCH, SIZE, WIDTH, TinyVit, exported
+
+pytestmark = pytest.mark.torch
 
 DEPTH, OPSET = 6, 17
 GRID = (SIZE[0] // PATCH, SIZE[1] // PATCH)

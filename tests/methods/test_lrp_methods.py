@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 from gradskip_onnx.autodiff.rulesets.choice import Rules
@@ -20,7 +23,10 @@ from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.types import Array, Needs
 
 from .lrp_cases import FORMS, GRID, IMAGES, TARGETS, Case, case, load, patches_of, same
-from .lrp_twin import COUNT, HEADS, PATCH, RECIPES, STABILISED, WIDTH, TinyVit
+from .lrp_rules import RECIPES, STABILISED
+from .tiny_vit import COUNT, HEADS, PATCH, WIDTH, TinyVit
+
+pytestmark = pytest.mark.torch
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ah+ln": ("ah+ln", {}),

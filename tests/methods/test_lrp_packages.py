@@ -9,10 +9,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import lxt
-import lxt.explicit.functional as lf
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
+import lxt
+import lxt.explicit.functional as lf
 import timm
 import torch
 import torchvision
@@ -26,7 +29,9 @@ from zennit.rules import Gamma
 from gradskip_onnx.types import Array
 
 from .lrp_cases import IMAGES, TARGETS, case, load, patches_of, same
-from .lrp_twin import HEADS, WIDTH, TinyVit, exported
+from .tiny_vit import HEADS, WIDTH, TinyVit, exported
+
+pytestmark = pytest.mark.torch
 
 
 def vision_transformer() -> nn.Module:

@@ -19,6 +19,8 @@ from gradskip_onnx.methods.masking.rise import RiseOptions, drawn
 from gradskip_onnx.types import Array
 from tests.support.torch_vits import GRID, KINDS, SIZE, Pair, agree, pair, watch
 
+pytestmark = pytest.mark.torch
+
 models = pytest.mark.parametrize("name", sorted(KINDS))
 
 

@@ -13,6 +13,8 @@ from captum.attr import InputXGradient, IntegratedGradients, NoiseTunnel, Salien
 
 from tests.support.torch_vits import KINDS, SIZE, Pair, agree, pair
 
+pytestmark = pytest.mark.torch
+
 models = pytest.mark.parametrize("name", sorted(KINDS))
 
 

@@ -60,6 +60,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "channels last": lambda: vit(Vit(depth=3, channels_last=True)).SerializeToString(),
     "mean of the tokens": lambda: vit(Vit(depth=3, pooled=True)).SerializeToString(),
 }
+SWIN = pytest.param("swin", marks=pytest.mark.torch)
+NAMES = [SWIN if name == "swin" else name for name in MODELS]
 
 
 @cache
@@ -103,7 +105,7 @@ def one_by_one(explainer: Explainer, picture: Array, wanted: list[Any], **option
 
 
 @pytest.mark.parametrize("method", ["gradskip", "gradskip+"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", NAMES)
 def test_five_classes_are_five_explanations(model: str, method: str) -> None:
     explainer = opened(model)
     picture, wanted = image(explainer), targets(explainer)
@@ -113,7 +115,8 @@ def test_five_classes_are_five_explanations(model: str, method: str) -> None:
     assert len({each.relevance.scores.tobytes() for each in shared}) >= 4  # the predicted class may be named twice
 
 
-@pytest.mark.parametrize("model", ["vit", "swin", "segformer"])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["vit", SWIN, "segformer"])
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_shares(model: str, method: str) -> None:
     explainer = opened(model)
@@ -126,7 +129,7 @@ def test_every_method_shares(model: str, method: str) -> None:
     assert_same(shared, one_by_one(explainer, picture, [3, None], method=method, **options))
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", NAMES)
 def test_the_image_is_passed_forward_once(model: str, passes: list[int]) -> None:
     """The first time a pass for one class is the witness; from then on there is one pass for all."""
     explainer = gradskip_onnx.load(MODELS[model](), threads=1)

@@ -172,6 +172,20 @@ def _attention(w: Writer, shape: Vit, tokens: str, count: int) -> str:
     return w.linear(merged, d, d)
 
 
+def segmenter() -> onnx.ModelProto:
+    """A transformer that scores three classes at each of its 4x4 tokens."""
+    shape = Vit(special=0)
+    w = Writer(np.random.default_rng(3))
+    tokens, count = _embed(w, shape)
+    for _ in range(shape.depth):
+        tokens = _block(w, shape, tokens, count)
+    turned = w.op("Transpose", w.linear(tokens, shape.width, 3), perm=[0, 2, 1])
+    w.op("Reshape", turned, w.ints(0, 3, 4, 4))
+    w.nodes[-1].output[0] = "logits"
+    batch = ["batch", 3]
+    return finish(w, {"image": (FLOAT, [*batch, 32, 32])}, {"logits": (FLOAT, [*batch, 4, 4])}, shape.opset)
+
+
 def cnn() -> onnx.ModelProto:
     """A picture goes in, class scores come out, and there is no attention on the way."""
     w = Writer(np.random.default_rng(0))
