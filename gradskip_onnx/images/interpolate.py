@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.types import Array
+from gradskip_onnx.types import Array, Size
 
-Size = tuple[int, int]  # height, width
 Box = tuple[float, float, float, float]  # x0, y0, x1, y1
 
 

@@ -13,7 +13,6 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.types import Array, Size
 
 from .interpolate import Box, place
-from .interpolate import Size as Size  # of images, for those who prepare them
 from .read import MAX_PIXELS, upright_rgb
 
 Triple = tuple[float, float, float]

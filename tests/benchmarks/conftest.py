@@ -1,4 +1,4 @@
-"""Benchmarks are not installed, so their folder's parent is put on the path: last, so that what is installed is tested."""
+"""Benchmarks are not installed: the checkout is put on the path, last, so that what is installed is tested."""
 
 import sys
 from pathlib import Path
