@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gradskip_onnx.datasets import Dataset, Selection, load
+from gradskip_onnx import datasets
+from gradskip_onnx.datasets import LAYOUTS, Dataset, Selection, load
 from gradskip_onnx.datasets.ade20k import read_areas
 from gradskip_onnx.datasets.boxes import read_boxes
 from gradskip_onnx.datasets.entry import UNLABELLED
@@ -320,3 +322,21 @@ def test_selection_refuses(tmp_path):
     for text in ("3/2", "0/1", "half"):
         with pytest.raises(InputError, match="part"):
             read_part(text)
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def test_every_file_that_reads_a_layout_is_in_the_table():
+    folder = Path(datasets.__file__).parent
+    modules = [import_module(f"gradskip_onnx.datasets.{path.stem}") for path in sorted(folder.glob("[a-z]*.py"))]
+    rows = [module.LAYOUT for module in modules if hasattr(module, "LAYOUT")]
+    assert sorted(row.name for row in rows) == sorted(LAYOUTS)
+    assert [row for row in rows if LAYOUTS[row.name] is not row] == []
+
+
+def test_the_order_in_which_layouts_are_tried_and_offered():
+    """The command line has the names without importing the table."""
+    from gradskip_onnx.cli.evaluation_options import LAYOUT_NAMES
+
+    assert tuple(LAYOUTS) == LAYOUT_NAMES == ("planted", "medmnist", "ade20k", "imagenet", "samples", "folder")
