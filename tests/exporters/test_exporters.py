@@ -206,6 +206,20 @@ def test_float16_file_is_half_as_large_and_takes_float32(folder, whole):
     assert found["logits"].dtype == np.float32
 
 
+def test_the_torch_model_is_left_as_it_was(folder):
+    """Also by an export in half precision and the check in double, which are done on copies."""
+    exportable = load(ExportRequest(VIT, size=(32, 32), random_weights=True, dtype="float16"))
+    before = {name: value.clone() for name, value in exportable.module.state_dict().items()}
+    onnx.save(pipeline._traced(exportable, 17), folder / "untouched.onnx")
+    differences = verify.verify(folder / "untouched.onnx", exportable)
+    after = exportable.module.state_dict()
+
+    assert all(difference.passes for difference in differences)
+    assert after.keys() == before.keys()
+    assert [n for n in before if after[n].dtype != before[n].dtype or not torch.equal(after[n], before[n])] == []
+    assert all(parameter.grad is None for parameter in exportable.module.parameters())
+
+
 def test_classes_and_distilled_heads(folder):
     path = folder / "distilled.onnx"
     name = "deit_tiny_distilled_patch16_224"
