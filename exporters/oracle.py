@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,21 +34,16 @@ def differentiate(exportable: Exportable, images: Array, classes: Array | None, 
 
     The score is the logit of the class; for segmentation its mean over the pixels that `predictions`, logits
     (B, C, h, w), give to the class, over all pixels where there are none. The predictions are handed in because two
-    nearly equal logits may fall either way. Computed in float64: in float32 torch's own rounding now and then puts a
-    unit of a ReLU on the wrong side of its kink, and a sound file would look wrong.
+    nearly equal logits may fall either way. The model itself stays as it is.
     """
     import torch
 
-    try:
-        exportable.module.double()
-        with torch.set_grad_enabled(classes is not None), _watch(exportable.blocks) as seen:
-            logits = exportable.module(torch.from_numpy(images).double())
-            if classes is not None:
-                weights = seed(logits.detach().numpy() if predictions is None else predictions, classes)
-                (logits * torch.from_numpy(weights)).sum().backward()
-        exportable.module.zero_grad(set_to_none=True)
-    finally:
-        exportable.module.float()
+    twin = _in_float64(exportable)
+    with torch.set_grad_enabled(classes is not None), _watch(twin.blocks) as seen:
+        logits = twin.module(torch.from_numpy(images).double())
+        if classes is not None:
+            weights = seed(logits.detach().numpy() if predictions is None else predictions, classes)
+            (logits * torch.from_numpy(weights)).sum().backward()
     return Oracle(
         logits=logits.detach().numpy(),
         attention=[_array(tensor) for tensor in seen.attention],
@@ -55,6 +51,19 @@ def differentiate(exportable: Exportable, images: Array, classes: Array | None, 
         outputs=[_array(tensor) for tensor in seen.outputs],
         gradients=[_array(tensor.grad) for tensor in seen.outputs if tensor.grad is not None],
     )
+
+
+def _in_float64(exportable: Exportable) -> Exportable:
+    """A copy with the numbers that the file holds, those of float16 rounded to it.
+
+    In float32 torch's own rounding now and then puts a unit of a ReLU on the wrong side of its kink, and a sound file
+    would look wrong.
+    """
+    twin = copy.deepcopy(exportable)  # module and blocks at once, so that the blocks stay parts of the module
+    if twin.dtype == "float16":
+        twin.module.half()
+    twin.module.double()
+    return twin
 
 
 def seed(logits: Array, classes: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import onnx
 
 from gradskip_onnx.errors import InputError, VerificationError
 from gradskip_onnx.graph.architecture import read
+from gradskip_onnx.graph.read.load import in_memory
 from gradskip_onnx.graph.read.load import load as load_source
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
 from gradskip_onnx.selfcontained import bundle
@@ -60,9 +62,8 @@ def export(
     step: Step = lambda _text: None,
 ) -> Report:
     """Write the model that `request` names to `output` and compare the file with it."""
-    if output.exists() and not force:
-        raise InputError(f"{output} exists already; choose another name or give --force")
-    tracers(opset)  # an opset that cannot be written is refused before weights are fetched
+    bundle.refuse_overwriting(output, force)  # before weights are fetched; `save` asks again
+    tracers(opset)  # and an opset that cannot be written
     step(f"loading {request.name}")
     exportable = load(request)
     step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
@@ -75,26 +76,20 @@ def export(
             reading = read(source)
             model = bundle.assemble(source, reading, preprocess=exportable.preprocess, labels=exportable.labels)
         step(f"writing {output}")
-        files = bundle.save(model, output, folder=source.folder, force=force)
+        files = bundle.save(model, output, source, force=force)
     step("verifying against torch")
     differences = verify(output, exportable)
     return Report(exportable.name, tuple(files), opset, exportable.size, len(exportable.labels), differences)
 
 
 def _traced(exportable: Exportable, opset: int) -> onnx.ModelProto:
-    """The forward graph. float16: computed in half, pixels and logits in float32.
-
-    Afterwards the torch model is float32 again, with its weights rounded to half: what the file is compared with.
-    """
+    """The forward graph. float16: a copy computed in half, pixels and logits in float32."""
     import torch
 
     example = torch.zeros(1, 3, *exportable.size)
     if exportable.dtype == "float32":
         return _trace(exportable.module, example, opset)
-    try:
-        return _trace(_half_inside(exportable.module.half()), example, opset)
-    finally:
-        exportable.module.float()
+    return _trace(_half_inside(copy.deepcopy(exportable.module).half()), example, opset)
 
 
 def _trace(module: torch.nn.Module, example: torch.Tensor, opset: int) -> onnx.ModelProto:
@@ -124,7 +119,7 @@ def _half_inside(module: torch.nn.Module) -> torch.nn.Module:
 def _as_source(model: onnx.ModelProto, scratch: Path) -> Source:
     """The traced model as the reader takes it; weights too large for one message go to a second file."""
     if weight_bytes(model) < bundle.LARGEST_INLINE:
-        return load_source(model.SerializeToString())
+        return in_memory(model, "model.onnx")
     path = scratch / "model.onnx"
     onnx.save_model(model, path, save_as_external_data=True, location="model.onnx.data")
     return load_source(path)

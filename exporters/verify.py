@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from gradskip_onnx.graph.layouts import arrange
 from gradskip_onnx.graph.read.load import load
-from gradskip_onnx.model_file.metadata import KEY
+from gradskip_onnx.model_file.metadata import read_description
 from gradskip_onnx.runtime.session import Session, open_session
 from gradskip_onnx.selfcontained.bundle import EXPLAIN
 from gradskip_onnx.tasks import BY_RANK
@@ -49,8 +48,7 @@ class Difference:
 def verify(path: Path, exportable: Exportable, *, device: str = "cpu") -> tuple[Difference, ...]:
     """Compare the file with the model it was made from; one entry a quantity and block, the worst of all batches."""
     source = load(path)
-    notes = {entry.key: entry.value for entry in source.model.metadata_props}
-    anatomy = json.loads(notes.get(KEY, "{}")).get("anatomy")
+    anatomy = (read_description(source) or {}).get("anatomy")
     session = open_session(source.model, source.folder, device)
     random = np.random.default_rng(SEED)
     worst: dict[tuple[str, str], Difference] = {}

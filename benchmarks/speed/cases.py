@@ -79,7 +79,7 @@ def with_gradients(explainer: api.Explainer, file: Path) -> int:
     source = load(file)
     model = bundle.assemble(source, read(source), preprocess=explainer.preprocess, labels=explainer.labels)
     with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
-        files = bundle.save(model, Path(scratch) / file.name, folder=source.folder)
+        files = bundle.save(model, Path(scratch) / file.name, source)
         return sum(path.stat().st_size for path in files)
 
 

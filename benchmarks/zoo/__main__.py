@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -36,19 +37,24 @@ def _files(slice_name: str, family: tuple[str, ...], match: str) -> list[File]:
     return [file for file in chosen(slice_name, family) if fnmatch(file.name, match)]
 
 
-slice_option = click.option("--slice", "slice_name", type=click.Choice(SLICES), default="all", show_default=True)
-family_option = click.option("--family", multiple=True, type=click.Choice(list(FAMILIES)), help="Repeat for several.")
-match_option = click.option("--match", default="*", help="Names that fit this pattern, e.g. '*-dynamo18-*'.")
-workers_option = click.option("--workers", default=2, show_default=True, type=click.IntRange(1))
-folder_argument = click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+FILE_OPTIONS = (
+    click.argument("folder", type=click.Path(file_okay=False, path_type=Path)),
+    click.option("--slice", "slice_name", type=click.Choice(SLICES), default="all", show_default=True),
+    click.option("--family", multiple=True, type=click.Choice(list(FAMILIES)), help="Repeat for several."),
+    click.option("--match", default="*", help="Names that fit this pattern, e.g. '*-dynamo18-*'."),
+    click.option("--workers", default=2, show_default=True, type=click.IntRange(1)),
+)
+
+
+def file_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Which files of the zoo, in which folder, by how many at a time."""
+    for option in reversed(FILE_OPTIONS):
+        command = option(command)
+    return command
 
 
 @main.command()
-@folder_argument
-@slice_option
-@family_option
-@match_option
-@workers_option
+@file_options
 @click.option("--retry", is_flag=True, help="Try again what failed before.")
 def build(folder: Path, slice_name: str, family: tuple[str, ...], match: str, workers: int, retry: bool) -> None:
     """Write the files into FOLDER; those that are there are left alone."""
@@ -68,11 +74,7 @@ def build(folder: Path, slice_name: str, family: tuple[str, ...], match: str, wo
 
 
 @main.command()
-@folder_argument
-@slice_option
-@family_option
-@match_option
-@workers_option
+@file_options
 @click.option(
     "-o", "--output", default="report.json", show_default=True, type=click.Path(dir_okay=False, path_type=Path)
 )

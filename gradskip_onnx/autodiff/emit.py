@@ -1,4 +1,4 @@
-"""The node writer: appends nodes to a graph, names them, shares equal ones and removes what leads nowhere."""
+"""What the rules write with: nodes whose shapes are known, equal ones shared, and those that lead nowhere removed."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .entry import Dataset, Entry
-from .layouts import LAYOUTS, Layout, load
+from .layout import Layout
 from .selection import Selection
+from .table import LAYOUTS, load
 
 __all__ = ["LAYOUTS", "Dataset", "Entry", "Layout", "Selection", "load"]

@@ -16,7 +16,7 @@ from gradskip_onnx.types import Array
 
 from .entry import UNLABELLED, Dataset
 from .files import file_entry, images_under
-from .request import DatasetRequest
+from .layout import DatasetRequest, Layout
 
 SPLIT = "validation"
 MODES = ("L", "P", "1", "I;16", "I")  # one number a pixel; colours would be a picture of a mask, not a mask
@@ -41,7 +41,7 @@ def load(request: DatasetRequest) -> Dataset:
         entries.append(replace(entry, areas=_areas(mask)) if mask.is_file() else entry)
     lost = sum(entry.areas is None for entry in entries)
     notes = (f"{lost} of {len(entries)} images have no mask in {masks}",) if lost else ()
-    return Dataset("ade20k", str(root), tuple(entries), notes)
+    return Dataset(LAYOUT.name, str(root), tuple(entries), notes)
 
 
 def _areas(path: Path) -> Callable[[], Array]:
@@ -61,3 +61,6 @@ def read_areas(path: Path) -> Array:
         except (UnidentifiedImageError, Image.DecompressionBombError, *BROKEN) as error:
             raise InputError(f"{path}: cannot be read as a PNG mask ({str(error)[:120]})") from None
     return np.where(values == 0, UNLABELLED, values - 1)
+
+
+LAYOUT = Layout("ade20k", "images/ and annotations/ with PNG masks", "a class a pixel", detect, load)

@@ -12,7 +12,7 @@ from gradskip_onnx.images.labels import read_json, read_text
 
 from .entry import Dataset, Entry
 from .files import file_entry, images_under
-from .request import DatasetRequest
+from .layout import DatasetRequest, Layout
 from .synsets import find_synsets, index_of, unknown_note
 
 TABLES = ("labels.csv", "labels.json")
@@ -30,7 +30,7 @@ def load(request: DatasetRequest) -> Dataset:
     folders = [path.name for path in root.iterdir() if path.is_dir()]
     synsets = find_synsets(request.synsets, root, folders)
     entries = tuple(_entry(path, root, name, synsets) for path, name in names.items())
-    return Dataset("folder", str(root), entries, unknown_note(list(names.values()), synsets))
+    return Dataset(LAYOUT.name, str(root), entries, unknown_note(list(names.values()), synsets))
 
 
 def _entry(path: Path, root: Path, name: str, synsets: dict[str, int]) -> Entry:
@@ -72,3 +72,6 @@ def _json_rows(table: Path) -> dict[str, str]:
     if not isinstance(document, Mapping) or not all(isinstance(label, kinds) for label in document.values()):
         raise InputError(f'{table}: expected an object of file: label, such as {{"cat.png": 281}}')
     return {str(file): "" if label is None else str(label) for file, label in document.items()}
+
+
+LAYOUT = Layout("folder", "images with labels.csv, labels.json or a folder a class", "label", detect, load)

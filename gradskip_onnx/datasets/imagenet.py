@@ -13,7 +13,7 @@ from gradskip_onnx.images.labels import read_text
 from .boxes import read_boxes
 from .entry import Box, Dataset, Entry
 from .files import file_entry, images_under
-from .request import DatasetRequest
+from .layout import DatasetRequest, Layout
 from .synsets import WNID, find_synsets, unknown_note
 
 SPLIT = "val"
@@ -35,7 +35,7 @@ def load(request: DatasetRequest) -> Dataset:
     chosen = [(path, _wnid(path, solution, boxes)) for path in (inside or images)]
     synsets = find_synsets(request.synsets, root, sorted({path.parent.name for path in images}))
     entries = tuple(_entry(path, root, wnid, synsets, boxes.get(path.stem)) for path, wnid in chosen)
-    return Dataset("imagenet", str(root), entries, unknown_note([wnid for _, wnid in chosen], synsets))
+    return Dataset(LAYOUT.name, str(root), entries, unknown_note([wnid for _, wnid in chosen], synsets))
 
 
 def _solution(root: Path, split: str) -> dict[str, str]:
@@ -65,3 +65,6 @@ def _entry(path: Path, root: Path, wnid: str, synsets: Mapping[str, int], boxes:
 
 def _boxes(path: Path, wnid: str) -> Callable[[tuple[int, int]], tuple[Box, ...]]:
     return lambda size: read_boxes(path).of(wnid, size)
+
+
+LAYOUT = Layout("imagenet", "images with the XML boxes of ILSVRC", "label, boxes", detect, load)

@@ -14,7 +14,7 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.types import Array
 
 from .entry import Dataset, Entry
-from .request import DatasetRequest
+from .layout import DatasetRequest, Layout
 
 SPLIT = "test"
 MAX_BYTES = 8 << 30  # of one array; PathMNIST at 224 pixels has 13 GB of training images, its test set 1 GB
@@ -37,7 +37,7 @@ def load(request: DatasetRequest) -> Dataset:
             "expected (sets with several labels an image cannot be used)"
         )
     entries = [_entry(split, at, images, int(label)) for at, label in enumerate(labels.reshape(-1))]
-    return Dataset("medmnist", str(path), tuple(entries))
+    return Dataset(LAYOUT.name, str(path), tuple(entries))
 
 
 def _entry(split: str, at: int, images: Array, label: int) -> Entry:
@@ -65,3 +65,6 @@ def _arrays(path: Path, names: tuple[str, ...]) -> list[Array]:
             return [archive[name] for name in names]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path}: not a readable .npz ({str(error)[:120]})") from None
+
+
+LAYOUT = Layout("medmnist", "a .npz of MedMNIST, such as bloodmnist.npz", "label", detect, load)

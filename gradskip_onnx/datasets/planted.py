@@ -11,7 +11,7 @@ from gradskip_onnx.demo.scenes import CLASSES, label_of, scene
 from gradskip_onnx.errors import InputError
 
 from .entry import Dataset, Entry
-from .request import DatasetRequest
+from .layout import DatasetRequest, Layout
 
 COUNT = 100
 FIRST = 20_000  # seeds below were looked at while the demo models were trained, or are quoted for them
@@ -28,7 +28,7 @@ def load(request: DatasetRequest) -> Dataset:
     if match is None:
         raise InputError(f"{request.where!r}: write planted:COUNT or planted:COUNT:FIRST, such as planted:200:20000")
     count, first = int(match[1] or COUNT), int(match[2] or FIRST)
-    return Dataset("planted", request.where, tuple(_entry(seed) for seed in range(first, first + count)))
+    return Dataset(LAYOUT.name, request.where, tuple(_entry(seed) for seed in range(first, first + count)))
 
 
 def _entry(seed: int) -> Entry:
@@ -44,3 +44,6 @@ def _entry(seed: int) -> Entry:
 def _digest(seed: int) -> str:
     made = scene(seed)
     return hashlib.sha256(made.image.tobytes() + made.mask.tobytes()).hexdigest()
+
+
+LAYOUT = Layout("planted", "planted:COUNT: scenes drawn on the fly", "label, mask", detect, load)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .entry import Dataset
 from .files import file_entry, images_here
-from .request import DatasetRequest
+from .layout import DatasetRequest, Layout
 from .synsets import find_synsets, unknown_note
 
 NAME = re.compile(r"(?:(?P<index>\d{1,6})_)?(?P<wnid>n\d{8})_.+")
@@ -33,4 +33,7 @@ def load(request: DatasetRequest) -> Dataset:
         for path, match in named
     ]
     lost = [match["wnid"] for _, match in named if not match["index"]]
-    return Dataset("samples", str(home), tuple(entries), unknown_note(lost, synsets))
+    return Dataset(LAYOUT.name, str(home), tuple(entries), unknown_note(lost, synsets))
+
+
+LAYOUT = Layout("samples", "files named INDEX_WNID_name or WNID_name", "label", detect, load)

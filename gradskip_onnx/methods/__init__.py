@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import walk_packages
+from gradskip_onnx.imports.discovery import import_modules
 
 from .table import DEFAULT, METHODS, Cost, Method, method
 
 __all__ = ["DEFAULT", "METHODS", "Cost", "Method", "method"]
 
-for _module in walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
+import_modules(__path__, __name__)

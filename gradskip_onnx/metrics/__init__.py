@@ -1,11 +1,12 @@
-"""Metrics of explanations: a table of rows that work on arrays and on a function that asks the model."""
+"""Metrics of explanations: a table of rows that work on arrays and on a function that asks the model.
+
+Every module in this folder is read, so that its rows are in the table: a new metric is one new file.
+"""
 
 from __future__ import annotations
 
-from . import faithfulness as faithfulness
-from . import insertion_deletion as insertion_deletion
-from . import pointing as pointing
-from . import segmentation as segmentation
+from gradskip_onnx.imports.discovery import import_modules
+
 from .sample import BATCH, IGNORED, Box, Remembering, Saliency, Sample, Score
 from .table import METRICS, Choice, Measured, Metric, choose, measure
 
@@ -13,3 +14,5 @@ __all__ = [
     "BATCH", "IGNORED", "METRICS", "Box", "Choice", "Measured", "Metric", "Remembering", "Saliency", "Sample", "Score",
     "choose", "measure",
 ]  # fmt: skip
+
+import_modules(__path__, __name__)

@@ -16,7 +16,10 @@ NOISE, TIES = 1, 2  # streams of the sample's seed: noise does not change with t
 
 @dataclass(frozen=True, slots=True)
 class Blur:
-    """A Gaussian of `size` weights a side; RISE filters a delta inside the kernel and pads the image with zeros."""
+    """A Gaussian of `size` weights a side; RISE filters a delta inside the kernel and pads the image with zeros.
+
+    Own code: scipy.ndimage has no such folded kernel, and the other is five lines where SciPy may be missing.
+    """
 
     size: int = 11
     sigma: float = 5.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.preprocess import Preprocess
@@ -23,15 +24,23 @@ class Metadata:
     warnings: tuple[str, ...] = ()
 
 
-def read_metadata(source: Source) -> Metadata:
-    """Read the description; a file is untrusted, so what cannot be used becomes a warning."""
+def read_description(source: Source) -> dict[str, Any] | None:
+    """The JSON document under our key as it stands, None if there is none; ValueError if it is not ours."""
     text = next((entry.value for entry in source.model.metadata_props if entry.key == KEY), None)
     if text is None:
-        return Metadata()
+        return None
+    document = json.loads(text)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"format {FORMAT} is expected; written by another version?")
+    return document
+
+
+def read_metadata(source: Source) -> Metadata:
+    """Read the description; a file is untrusted, so what cannot be used becomes a warning."""
     try:
-        document = json.loads(text)
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise ValueError(f"format {FORMAT} is expected; written by another version?")
+        document = read_description(source)
+        if document is None:
+            return Metadata()
         stored = document.get("preprocess")
         preprocess = None if stored is None else Preprocess.from_dict(stored)
         labels = tuple(str(label) for label in document.get("labels") or ())

@@ -29,6 +29,7 @@ from gradskip_onnx.version import __version__
 
 EXPLAIN = "explain"  # bool input, default true; false: only the forward pass is computed
 LARGEST_INLINE = 1_500_000_000  # bytes of weights; a protobuf file ends at 2 GiB and the graph needs room too
+WORTH_A_FILE = 100_000_000  # bytes of weights from which on a second file, which the source had too, is written again
 BLOCK_OUTPUTS = {"attention": "attention", "input": "tokens_in", "output": "tokens_out"}
 
 
@@ -59,11 +60,9 @@ def assemble(
     own = [tensor.name for tensor in reading.graph.outputs]
     every = reading.architecture.every_block
     needs = Needs(attention=every, tokens_in=every, tokens_out=every, tokens_out_gradients=every)
-    plan = build_plan(
-        source, reading, needs, keep=own, simplify_forward=False
-    )  # the forward pass stays as it was written
-    model = onnx.ModelProto()
-    model.CopyFrom(plan.model)
+    # the forward pass stays as it was written
+    plan = build_plan(source, reading, needs, keep=own, simplify_forward=False)
+    model = plan.model
     names = output_names(reading.architecture, plan)
     _guard(model, plan, names)
     for tensor, name in names["values"].items():
@@ -162,17 +161,22 @@ def _info(name: str, kind: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, None)
 
 
-def save(model: onnx.ModelProto, path: Path, *, folder: Path | None = None, force: bool = False) -> list[Path]:
-    """Write a model whole or not at all; weights go into a second file where one cannot hold them.
-
-    `folder` is where external weights of `model` lie now.
-    """
+def refuse_overwriting(path: Path, force: bool) -> None:
+    """A file that is there already needs `force`."""
     if path.exists() and not force:
         raise InputError(f"{path} exists already; choose another name or give --force")
-    external = any(lies_elsewhere(tensor) for tensor in model.graph.initializer)
-    apart = external or weight_bytes(model) > LARGEST_INLINE
-    if external:
-        onnx.load_external_data_for_model(model, str(folder))
+
+
+def save(model: onnx.ModelProto, path: Path, source: Source | None = None, *, force: bool = False) -> list[Path]:
+    """Write a model whole or not at all; `source` is what it was made from, where some of its weights may still lie.
+
+    Weights go into a second file where one cannot hold them, and where they are large and lay apart in the source.
+    """
+    refuse_overwriting(path, force)
+    size, lay_apart = weight_bytes(model), source is not None and bool(source.others)
+    apart = size > LARGEST_INLINE or (lay_apart and size > WORTH_A_FILE)
+    if source is not None and any(lies_elsewhere(tensor) for tensor in model.graph.initializer):
+        onnx.load_external_data_for_model(model, str(source.folder))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".gradskip-") as scratch:

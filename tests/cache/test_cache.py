@@ -248,7 +248,7 @@ def test_architectures_survive(path: Path):
 
 @pytest.mark.parametrize("document", [3, {"sha256": 1}, {"unknown": 1}, {"architecture": []}])
 def test_documents_of_other_kinds_are_refused(document):
-    with pytest.raises((ValueError, TypeError, KeyError)):
+    with pytest.raises(ValueError):
         from_plain(ModelFacts, document)
     assert encode((1, "a")) == b'[1,"a"]'
 

@@ -13,8 +13,9 @@ pytest.importorskip("timm")
 pytest.importorskip("transformers")
 
 import torch
-from gradskip_onnx.exporters import pipeline, verify
+from gradskip_onnx.exporters import load, pipeline, verify
 from gradskip_onnx.exporters.oracle import seed
+from gradskip_onnx.exporters.request import ExportRequest
 
 from gradskip_onnx.errors import VerificationError
 from tests.support.command_line import run
@@ -106,3 +107,17 @@ def test_segmentation_score_is_a_mean_over_the_pixels_of_the_class():
     assert weights[0, 1].ravel().tolist() == [0.5, 0.5, 0, 0]
     assert weights[1, 2].ravel().tolist() == [0.25] * 4
     assert weights.sum() == 2
+
+
+def test_the_torch_model_is_left_as_it_was(folder):
+    """Also by an export in half precision and the check in double, which are done on copies."""
+    exportable = load(ExportRequest(VIT, size=(32, 32), random_weights=True, dtype="float16"))
+    before = {name: value.clone() for name, value in exportable.module.state_dict().items()}
+    onnx.save(pipeline._traced(exportable, 17), folder / "untouched.onnx")
+    differences = verify.verify(folder / "untouched.onnx", exportable)
+    after = exportable.module.state_dict()
+
+    assert all(difference.passes for difference in differences)
+    assert after.keys() == before.keys()
+    assert [n for n in before if after[n].dtype != before[n].dtype or not torch.equal(after[n], before[n])] == []
+    assert all(parameter.grad is None for parameter in exportable.module.parameters())

@@ -159,7 +159,7 @@ def test_unusable_arrays_are_refused(change, code):
         ({"eps": 0.0}, "eps: got 0.0"),
         ({"start": -1}, "start: got -1, allowed: a whole number at least 0"),
         ({"steps": 1.5}, "steps: got 1.5"),
-        ({"rescale": "yes"}, "rescale: got 'yes', allowed: True, False"),
+        ({"renorm_rows": "yes"}, "renorm_rows: got 'yes', allowed: True, False"),
         ({"steps": True}, "steps: got True"),
     ],
 )

@@ -232,10 +232,46 @@ def test_external_weights_count_in_the_hash(external: Path):
 def test_external_weights_are_bundled(external: Path, tmp_path: Path):
     source = load(external)
     whole = bundle.assemble(source, read(source), preprocess=None, labels=())
-    written = bundle.save(whole, tmp_path / "out" / "whole.onnx", folder=source.folder)
+    written = bundle.save(whole, tmp_path / "out" / "whole.onnx", source)
 
-    assert [path.name for path in written] == ["whole.onnx", "whole.onnx.data"]
     assert gradskip_onnx.load(written[0]).explain(images())[0].map.shape == (32, 32)
+
+
+APART, TOGETHER = ["whole.onnx", "whole.onnx.data"], ["whole.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("held", "bounds", "expected"),
+    [
+        ("apart", {}, TOGETHER),
+        ("apart", {"WORTH_A_FILE": 0}, APART),
+        ("inside", {"WORTH_A_FILE": 0}, TOGETHER),
+        ("inside", {"LARGEST_INLINE": 0}, APART),
+        ("in memory", {"WORTH_A_FILE": 0}, TOGETHER),
+        ("in memory", {"LARGEST_INLINE": 0}, APART),
+    ],
+)
+def test_when_weights_get_a_file_of_their_own(wide, external, tmp_path, monkeypatch, held, bounds, expected):
+    """Where one file cannot hold them, or where they are large and had one before; weights inside a file stay so."""
+    inside = tmp_path / "inside.onnx"
+    inside.write_bytes(wide.SerializeToString())
+    source = load({"apart": external, "inside": inside, "in memory": wide.SerializeToString()}[held])
+    model = bundle.assemble(source, read(source), preprocess=None, labels=())
+    for name, value in bounds.items():
+        monkeypatch.setattr(bundle, name, value)
+    written = bundle.save(model, tmp_path / "out" / "whole.onnx", source)
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    given, made = (onnxruntime.InferenceSession(str(path)) for path in (inside, written[0]))
+    (before,), (after,) = (each.run(["logits"], {"image": images()}) for each in (given, made))
+
+    assert [path.name for path in written] == expected == names
+    np.testing.assert_allclose(after, before, **ROUNDING)
+
+
+def test_the_page_names_the_bound():
+    page = (Path(__file__).parent.parent.parent / "docs" / "export.md").read_text(encoding="utf-8")
+
+    assert f"more than {bundle.LARGEST_INLINE / 1e9:g} GB" in page
 
 
 def test_missing_weights_are_named(external: Path):

@@ -32,9 +32,17 @@ def load(model: str | os.PathLike[str] | bytes | ModelFile) -> Source:
     if too_old(proto):  # what converts it must see the weights
         proto = _parse(file, light=False)
         newer = upgrade(proto, name)
-    model = newer or proto
-    opset = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
-    return Source(name, file.sha256(others), opset, model, folder, None if newer is None else proto, others)
+    given = None if newer is None else proto
+    return Source(name, file.sha256(others), _opsets(newer or proto), newer or proto, folder, given, others)
+
+
+def in_memory(model: onnx.ModelProto, name: str) -> Source:
+    """A model that was just made and holds its weights; with no file it has no hash."""
+    return Source(name, "", _opsets(model), model)
+
+
+def _opsets(model: onnx.ModelProto) -> dict[str, int]:
+    return {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
 
 
 def _parse(file: ModelFile, *, light: bool) -> onnx.ModelProto:

@@ -64,8 +64,6 @@ class GradSkipOptions:
     focus: str = option("gini", "what `heads` ranks them by", choices=tuple(FOCUS))
     weight: str = option("query", "whose gradient weighs the attention", choices=("query", "key"))
     renorm_rows: bool = option(False, "make attention rows sum to 1 again after special tokens are dropped")
-    rescale: bool = option(True, "bring the gradients of all blocks to the same norm (no effect on the map)")
-    conserve: bool = option(True, "restore the sum of relevance after each block (no effect on the map)")
     stages: str = option("all", "stages propagated through, or one start for each", choices=("all", "last", "each"))
     transition: str = option("uniform", "how a finer stage shares a cell's relevance", choices=("uniform", "gradient"))
 
@@ -120,8 +118,7 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
         focus.append(step.focus)
         events.update(step.events)
         drift = max(drift, abs(float(R.sum() / before - 1)))
-        if options.conserve:
-            R = R * (before / (R.sum() + options.eps))
+        R = R * (before / (R.sum() + options.eps))  # as printed; W and the two shares keep the sum: `drift` is rounding
         if path.enters_stage(at):
             R = walk.refine(at, R)
         if at - 1 in path.starts:
@@ -181,7 +178,7 @@ class _Walk:
         whole = np.array([np.sqrt(np.einsum("n,n->", size.G, size.G)) for size in sizes])
         mass = np.array([size.mass.sum() for size in sizes])
         shown = [block.shown(reading) for block in blocks]
-        scales = whole[shown].mean() / (whole + options.eps) if options.rescale else np.ones(len(blocks))
+        scales = whole[shown].mean() / (whole + options.eps)  # as printed; every later use is a ratio within a block
         rescaled = tuple(_Sizes(s.T, by * s.G, by * s.mass) for s, by in zip(sizes, scales, strict=True))
         return cls(blocks, options, rescaled, route(architecture, whole, mass, options), Counter())
 

@@ -1,4 +1,7 @@
-"""Lloyd's algorithm for k-means, the whole data in each step."""
+"""Lloyd's algorithm for k-means, the whole data in each step, as the reference of TIS does it.
+
+Own code: SciPy's kmeans2 stops at no tolerance, leaves an emptied cluster where it was and is in no plain install.
+"""
 
 from __future__ import annotations
 
