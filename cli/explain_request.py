@@ -14,7 +14,7 @@ from gradskip_onnx.api import Explainer, Explanation
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.classes import find_class
 from gradskip_onnx.images.labels import read_labels
-from gradskip_onnx.methods import DEFAULT, METHODS, Method
+from gradskip_onnx.methods import DEFAULT, METHODS, Method, choose_method, find_method
 from gradskip_onnx.model_file.opening import ModelFile
 from gradskip_onnx.passes.extra_passes import Progress
 
@@ -66,7 +66,7 @@ def read_request(given: dict[str, Any]) -> ExplainRequest:
     named = [f"{name}={given[name]!r}" for name in ("alpha", "gamma") if given[name] is not None]
     top, row = given["target"] == "top5", chosen_method(given)
     options = read_method_options(row.options, (*named, *given["pairs"]))
-    settled = row.options(**options)  # checks the values before anything else is done
+    choice = choose_method(row.name, **options)  # checks the values before anything else is done
     return ExplainRequest(
         target=None if top else read_target(given["target"]),
         top=top,
@@ -75,7 +75,7 @@ def read_request(given: dict[str, Any]) -> ExplainRequest:
         region=read_region(given["region"]),
         region_text=given["region"],
         score=given["score"],
-        own_score=row.seed(settled) is not None,
+        own_score=choice.own_score,
         batch_size=given["batch_size"],
     )
 
@@ -99,13 +99,6 @@ def load_explainer(source: Path | ModelFile, given: dict[str, Any], images: int 
         low_memory=images is not None and images <= FEW,
         cache=not given["no_cache"],
     )
-
-
-def find_method(name: str) -> Method:
-    """A row of the table of methods."""
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    return METHODS[name]
 
 
 def list_options(row: Method) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradskip_onnx import api
-from gradskip_onnx.instrument.pass_request import PassRequest
-from gradskip_onnx.methods import METHODS
+from gradskip_onnx.methods import choose_method
 from gradskip_onnx.passes.run_plan import run_plan
 from gradskip_onnx.types import Array
 
@@ -85,9 +84,8 @@ def _ours(given: Setting) -> dict[str, Contender]:
     # As in our own sessions: threads that spin on after a run would take the cores from whoever comes next.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     plain = ort.InferenceSession(str(given.file), options, providers=["CPUExecutionProvider"])
-    row, explainer, images = METHODS[METHOD], given.explainer, given.images
-    settings = row.options()
-    plan, session = explainer.model.open(PassRequest(row.needs(settings), "logit", row.rules(settings)))
+    explainer, images = given.explainer, given.images
+    plan, session = explainer.model.open(choose_method(METHOD).request("logit"))
     return {
         PLAIN: lambda: plain.run(None, {plain.get_inputs()[0].name: images}),
         GRAPH: lambda: run_plan(session, plan, explainer.architecture, images),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .choices import GFLOPS, MethodChoice, choose_method, choose_metric, metric_names
+from gradskip_onnx.methods import MethodChoice, choose_method
+
+from .choices import GFLOPS, choose_metric, metric_names
 from .evaluate import Findings, Report, evaluate, set_up, write
 from .evaluation import Evaluation
 from .page import Note

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.instrument.pass_request import PassRequest
-from gradskip_onnx.methods import METHODS, Method
+from gradskip_onnx.methods.options import settle
 from gradskip_onnx.metrics import METRICS, Choice, choose
 from gradskip_onnx.metrics.table import Metric
 
@@ -18,52 +17,11 @@ GFLOPS = "gflops"  # of a method, not of an image: counted once, from the graph
 WHOLE_RUN: dict[str, Metric] = {RANDOMISATION.name: RANDOMISATION}  # measured on some images together
 
 
-@dataclass(frozen=True, slots=True)
-class MethodChoice:
-    """A method with its options settled."""
-
-    row: Method
-    options: Any
-
-    @property
-    def label(self) -> str:
-        """The name and whatever differs from the defaults: `gradskip[gamma=0.1]`."""
-        told = [f.name for f in fields(self.options) if getattr(self.options, f.name) != f.default]
-        listing = ",".join(f"{name}={getattr(self.options, name)}" for name in told)
-        return f"{self.row.name}[{listing}]" if told else self.row.name
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return asdict(self.options)
-
-    def request(self, score: str) -> PassRequest:
-        """The pass it asks for first."""
-        return PassRequest(
-            self.row.needs(self.options), self.row.seed(self.options) or score, self.row.rules(self.options)
-        )
-
-
-def choose_method(name: str, **options: Any) -> MethodChoice:
-    """A method by its name; unknown names, options and values are refused."""
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    row = METHODS[name]
-    known = [each.name for each in fields(row.options)]
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise InputError(f"method {name} has no option {unknown[0]!r}; known: {', '.join(known) or '(none)'}")
-    return MethodChoice(row, row.options(**options))
-
-
 def choose_metric(name: str, **options: Any) -> Choice:
     """A metric by its name: of an image, or of some images together."""
     if name not in WHOLE_RUN:
         return choose(name, **options)
-    unknown = sorted(set(options) - {each.name for each in fields(Options)})
-    if unknown:
-        known = ", ".join(each.name for each in fields(Options))
-        raise InputError(f"metric {name} has no option {unknown[0]!r}; known: {known}")
-    return Choice(WHOLE_RUN[name], Options(**options))
+    return Choice(WHOLE_RUN[name], settle(f"metric {name}", Options, options))
 
 
 def metric_names() -> tuple[str, ...]:

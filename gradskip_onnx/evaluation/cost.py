@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.instrument.build_plan import build_plan
+from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics.flops import of_plan
 from gradskip_onnx.types import Needs
-
-from .choices import MethodChoice
 
 
 @dataclass(frozen=True, slots=True)

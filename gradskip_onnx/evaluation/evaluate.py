@@ -10,6 +10,7 @@ from typing import Any
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.datasets import Dataset
 from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import Choice
 from gradskip_onnx.metrics.statistics import RESAMPLES
 from gradskip_onnx.output.files import Folder, encode_json, write_whole
@@ -17,7 +18,6 @@ from gradskip_onnx.types import EMPTY
 
 from .cases import TARGETS, resolve_labels
 from .chart import Chart
-from .choices import MethodChoice
 from .cost import Price, prices
 from .documents import as_csv, as_document
 from .evaluation import Evaluation

@@ -9,10 +9,11 @@ from typing import Any
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.datasets import Dataset, Entry
 from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import Choice
 from gradskip_onnx.version import __version__
 
-from .choices import WHOLE_RUN, Measurement, MethodChoice, measurements
+from .choices import WHOLE_RUN, Measurement, measurements
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.instrument.build_plan import build_plan
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.metrics.randomisation import sanity_check
 from gradskip_onnx.metrics.sample import Saliency, Sample, Score
 from gradskip_onnx.metrics.table import Measured, Metric
@@ -28,9 +28,6 @@ class Options:
     images: int = option(8, "images of the dataset that are explained again at every stage", low=1, high=100_000)
     mode: str = option("cascading", "stages stay random, or are put back", choices=("cascading", "independent"))
     seed: int = option(0, "seed of the random weights", low=0, high=2**31)
-
-    def __post_init__(self) -> None:
-        check("metric randomisation", self)
 
 
 def by_stages(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:

@@ -14,10 +14,11 @@ import numpy as np
 from gradskip_onnx.api import Explanation
 from gradskip_onnx.datasets import Entry
 from gradskip_onnx.errors import GradskipError, InputError
+from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import Measured, Saliency, measure
 
 from .cases import Case, Prepared, prepare_group
-from .choices import Measurement, MethodChoice
+from .choices import Measurement
 from .evaluation import Evaluation, spread
 from .explain import explain_group
 from .forward import Forward

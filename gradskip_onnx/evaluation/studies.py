@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.methods import MethodChoice, choose_method
 from gradskip_onnx.methods.gradskip.quartiles import FOCUS, QUARTERS
 from gradskip_onnx.metrics import Choice
 from gradskip_onnx.metrics.statistics import Significance, anova, friedman, spearman, wilcoxon
@@ -16,7 +17,7 @@ from gradskip_onnx.metrics.table import first
 from gradskip_onnx.types import Array
 
 from .chart import Chart, chart
-from .choices import MethodChoice, choose_method, measurement_of
+from .choices import measurement_of
 from .evaluate import Findings, Report
 from .gather import Curve
 from .page import Note

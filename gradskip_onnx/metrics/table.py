@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.methods.options import check
+from gradskip_onnx.methods.options import label, settle
 from gradskip_onnx.types import EMPTY, Array
 
 from .sample import Saliency, Sample, Score, usable
@@ -89,9 +89,7 @@ class Choice:
     @property
     def label(self) -> str:
         """The name and whatever differs from the defaults: `insertion[substrate=black]`."""
-        told = [f.name for f in fields(self.options) if getattr(self.options, f.name) != f.default]
-        listing = ",".join(f"{name}={getattr(self.options, name)}" for name in told)
-        return f"{self.row.name}[{listing}]" if told else self.row.name
+        return label(self.row.name, self.options)
 
     @property
     def passes(self) -> int:
@@ -104,13 +102,7 @@ def choose(name: str, **options: Any) -> Choice:
     if name not in METRICS:
         raise InputError(f"unknown metric {name!r}; known: {', '.join(METRICS)}")
     row = METRICS[name]
-    known = [each.name for each in fields(row.options)]
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise InputError(f"metric {name} has no option {unknown[0]!r}; known: {', '.join(known)}")
-    settled = row.options(**options)
-    check(f"metric {name}", settled)
-    return Choice(row, settled)
+    return Choice(row, settle(f"metric {name}", row.options, options))
 
 
 def measure(choices: Sequence[Choice], sample: Sample, saliency: Saliency, score: Score) -> list[Measured]:

@@ -20,7 +20,7 @@ from gradskip_onnx.images.preprocess import Geometry, Preprocess, prepare
 from gradskip_onnx.images.read import Picture, open_picture, upright_rgb
 from gradskip_onnx.images.regions import Region, weigh
 from gradskip_onnx.instrument.pass_request import PassRequest
-from gradskip_onnx.methods import DEFAULT, METHODS, Method
+from gradskip_onnx.methods import DEFAULT, MethodChoice, choose_method
 from gradskip_onnx.passes.class_sharing import Sharing
 from gradskip_onnx.passes.extra_passes import ExtraPasses, Progress
 from gradskip_onnx.passes.opened_model import OpenedModel
@@ -110,15 +110,14 @@ class Explainer:
         One image with a list of targets is explained for each of them; they share its forward pass where the model
         allows it. `progress` is told how many passes were done, each time some were, by methods that ask again.
         """
-        row = _method(method)
-        settings = _settings(row, options)
+        choice = choose_method(method, **options)
         images, geometries = self._given(image)
         several = isinstance(target, list | tuple | np.ndarray)
         targets = list(target) if several else [target] * len(images)
         if not targets or (len(targets) != len(images) and len(images) > 1):
             raise InputError(f"{len(targets)} targets for {len(images)} images; give one for all or one for each")
         classes = [find_class(entry, self.labels, self.architecture.classes) for entry in targets]
-        found = self._in_parts(images, classes, geometries, row, settings, region, score, progress)
+        found = self._in_parts(images, classes, geometries, choice, region, score, progress)
         return found if several or isinstance(image, np.ndarray) else found[0]
 
     def explain_likeliest(
@@ -127,13 +126,12 @@ class Explainer:
         progress: Progress | None = None, **options: Any,
     ) -> list[Explanation]:  # fmt: skip
         """Explain one image for each of its likeliest classes, at most five; in a segmentation those that are there."""
-        row = _method(method)
-        settings = _settings(row, options)
+        choice = choose_method(method, **options)
         images, geometries = self._given(image)
         if len(images) > 1 or not 0 < count <= RANKED:
             raise InputError(f"the likeliest classes are explained of one image, and 1 to {RANKED} of them")
         places = [-1 - place for place in range(min(count, self.architecture.classes))]  # as the seeds have it
-        found = self._in_parts(images, places, geometries, row, settings, region, score, progress)
+        found = self._in_parts(images, places, geometries, choice, region, score, progress)
         return [each for each in found if each.target.probability > 0]
 
     def _given(self, image: Any) -> tuple[Array, list[Geometry]]:
@@ -145,8 +143,8 @@ class Explainer:
         return images, [Geometry(images.shape[2:], (0.0, 0.0, *images.shape[:1:-1]))] * len(images)
 
     def _in_parts(
-        self, images: Array, classes: Sequence[int | None], geometries: Sequence[Geometry], row: Method,
-        settings: Any, region: Region | None, score: str, progress: Progress | None,
+        self, images: Array, classes: Sequence[int | None], geometries: Sequence[Geometry],
+        choice: MethodChoice, region: Region | None, score: str, progress: Progress | None,
     ) -> list[Explanation]:  # fmt: skip
         """So many at once that memory stays flat: images, or classes of one image."""
         found: list[Explanation] = []
@@ -155,7 +153,7 @@ class Explainer:
             wanted = classes[part]
             some = images[part] if len(images) > 1 else images
             places = geometries[part] if len(images) > 1 else [*geometries] * len(wanted)
-            found += self._explain(some, wanted, places, row, settings, region, score, progress)
+            found += self._explain(some, wanted, places, choice, region, score, progress)
         return found
 
     def classify(self, image: ImageLike) -> tuple[Candidate, ...]:
@@ -185,22 +183,24 @@ class Explainer:
         return images
 
     def _explain(
-        self, images: Array, targets: Sequence[int | None], geometries: Sequence[Geometry], row: Method,
-        settings: Any, region: Region | None, score: str, progress: Progress | None = None,
+        self, images: Array, targets: Sequence[int | None], geometries: Sequence[Geometry],
+        choice: MethodChoice, region: Region | None, score: str, progress: Progress | None = None,
     ) -> list[Explanation]:  # fmt: skip
         """Plan, run, propagate, upsample: each image for its target, or one image for each of several."""
-        if reason := row.refuses(self.architecture):
-            raise UnsupportedModelError("not-for-method", f"method {row.name} cannot explain this model: {reason}")
+        if reason := choice.row.refuses(self.architecture):
+            raise UnsupportedModelError(
+                "not-for-method", f"method {choice.row.name} cannot explain this model: {reason}"
+            )
         named_seed(self.architecture, score)  # a name that is unknown is refused even where the method has its own
         regions = self._regions(region, geometries)
-        request = PassRequest(row.needs(settings), row.seed(settings) or score, row.rules(settings))
+        request = choice.request(score)
         traces, session, timings = self._run(images, targets, regions, request)
         found = []
         for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):
             began = time.perf_counter()
             pixels = None if regions is None else regions[at]
             asked = ExtraPasses(self._again, trace, pixels, request, self.model.shorten, progress)
-            relevance = row.run(trace, self.architecture, settings, asked)
+            relevance = choice.run(trace, self.architecture, asked)
             placed = geometry.place(interpolate.resize(relevance.scores, self.architecture.input_dims[1:]))
             ranked = rank(trace.logits, self.labels, TOP, trace.target)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)
@@ -270,17 +270,3 @@ class Explainer:
             raise InputError("a region can be explained for segmentation only; this model classifies the whole image")
         rows, columns = (int(size or 0) for size in self.model.portrait.scores.dims[2:])
         return [weigh(region, geometry, (rows, columns)) for geometry in geometries]
-
-
-def _method(name: str) -> Method:
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    return METHODS[name]
-
-
-def _settings(row: Method, options: Mapping[str, Any]) -> Any:
-    known = row.options.__dataclass_fields__
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise InputError(f"method {row.name} has no option {unknown[0]!r}; known: {', '.join(known)}")
-    return row.options(**options)

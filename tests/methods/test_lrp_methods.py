@@ -14,9 +14,9 @@ import torch
 
 from gradskip_onnx.autodiff.rulesets.choice import Rules
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.evaluation.choices import choose_method
 from gradskip_onnx.evaluation.cost import prices
 from gradskip_onnx.instrument.pass_request import PassRequest
+from gradskip_onnx.methods import choose_method
 from gradskip_onnx.types import Array, Needs
 
 from .lrp_cases import FORMS, GRID, IMAGES, TARGETS, Case, case, load, patches_of, same
