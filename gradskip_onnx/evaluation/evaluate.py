@@ -13,7 +13,9 @@ from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import Choice
 from gradskip_onnx.metrics.statistics import RESAMPLES
-from gradskip_onnx.output.files import Folder, encode_json, write_whole
+from gradskip_onnx.output.atomic import write_whole
+from gradskip_onnx.output.folder import Folder
+from gradskip_onnx.output.json_text import encode_json
 from gradskip_onnx.types import EMPTY
 
 from .cases import TARGETS, resolve_labels
@@ -54,7 +56,7 @@ def set_up(
     explainer: Explainer,
     dataset: Dataset,
     methods: Sequence[MethodChoice],
-    metrics: Sequence[Choice],
+    metrics: Sequence[Choice[Any]],
     *,
     target: str = "predicted",
     score: str = "logit",
@@ -92,7 +94,6 @@ def evaluate(
     folder: Path,
     *,
     reference: str | None = None,
-    gflops: bool = False,
     resamples: int = RESAMPLES,
     step: Step = lambda _: None,
 ) -> Report:
@@ -106,7 +107,7 @@ def evaluate(
     run.go(step)
     everything = gather(run.ledger, run.wanted)
     summary = summarise(evaluation, everything, folder, chosen, resamples)
-    cost = prices(evaluation.explainer, evaluation.methods, evaluation.score, count=gflops)
+    cost = prices(evaluation.explainer, evaluation.methods, evaluation.score, evaluation.of_methods, run.ledger)
     document = as_document(evaluation, summary, cost)
     return Report(evaluation, summary, cost, everything, document, run)
 

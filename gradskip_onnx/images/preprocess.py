@@ -12,7 +12,7 @@ from PIL import Image
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.types import Array
 
-from .read import MAX_PIXELS, upright_rgb
+from .read import MAX_PIXELS
 
 Size = tuple[int, int]  # height, width
 Triple = tuple[float, float, float]
@@ -72,7 +72,7 @@ class Preprocess:
 
     @classmethod
     def from_dict(cls, document: object) -> Preprocess:
-        """The inverse of `to_json`; missing fields keep their defaults, unknown ones are refused."""
+        """The inverse of `as_dict`; missing fields keep their defaults, unknown ones are refused."""
         if not isinstance(document, Mapping):
             raise InputError(f"preprocessing: expected an object of fields, got {type(document).__name__}")
         unknown = sorted(map(str, set(document) - {field.name for field in fields(cls)}))
@@ -171,8 +171,9 @@ def resized(image_size: Size, preprocess: Preprocess) -> Size:
 
 
 def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry]:
-    """The model's input (3, H, W) float32 and where in the image it lies."""
-    image = upright_rgb(image)
+    """The model's input (3, H, W) float32 of an upright RGB image (see `read`), and where in the image it lies."""
+    if image.mode != "RGB":
+        raise InputError(f"an image of mode {image.mode} must become upright RGB first; see images.read.upright_rgb")
     width, height = image.size
     rows, columns = resized((height, width), preprocess)
     if rows * columns > MAX_PIXELS:

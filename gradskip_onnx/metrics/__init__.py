@@ -7,9 +7,9 @@ from . import insertion_deletion as insertion_deletion
 from . import pointing as pointing
 from . import segmentation as segmentation
 from .sample import BATCH, IGNORED, Box, Remembering, Saliency, Sample, Score
-from .table import METRICS, Choice, Measured, Metric, choose, measure
+from .table import METRICS, Choice, ImageMetric, Measured, Metric, choose, measure
 
 __all__ = [
-    "BATCH", "IGNORED", "METRICS", "Box", "Choice", "Measured", "Metric", "Remembering", "Saliency", "Sample", "Score",
-    "choose", "measure",
+    "BATCH", "IGNORED", "METRICS", "Box", "Choice", "ImageMetric", "Measured", "Metric", "Remembering", "Saliency",
+    "Sample", "Score", "choose", "measure",
 ]  # fmt: skip
