@@ -9,7 +9,7 @@ from typing import Any
 
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.datasets import Dataset
-from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.errors import InputError
 from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import Choice
 from gradskip_onnx.metrics.statistics import RESAMPLES
@@ -70,9 +70,10 @@ def set_up(
     labels, warnings = resolve_labels(dataset, explainer, required=target == "label")
     refused = {m.label: reason for m in methods if (reason := m.row.refuses(explainer.architecture))}
     kept = {m.label: m for m in methods if m.label not in refused}
+    if not methods:
+        raise InputError("no method was named")
     if not kept:
-        name, reason = next(iter(refused.items()), ("(none)", "no method was named"))
-        raise UnsupportedModelError("not-for-method", f"method {name} cannot explain this model: {reason}")
+        methods[0].check(explainer.architecture)
     warnings += [f"method {name} is left out: {reason}" for name, reason in refused.items()]
     evaluation = Evaluation(
         explainer=explainer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gradskip_onnx.errors import InputError
+from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.types import Architecture, Relevance, Trace
 
@@ -38,6 +38,12 @@ class MethodChoice:
     def own_score(self) -> bool:
         """Whether it differentiates a score of its own, whatever the user asks for."""
         return self.row.seed(self.options) is not None
+
+    def check(self, architecture: Architecture) -> None:
+        """Refuse a model that it cannot explain."""
+        if reason := self.row.refuses(architecture):
+            what = f"method {self.row.name} cannot explain this model"
+            raise UnsupportedModelError("not-for-method", f"{what}: {reason}")
 
     def request(self, score: str) -> PassRequest:
         """The pass it asks for first."""

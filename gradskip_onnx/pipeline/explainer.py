@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from gradskip_onnx.autodiff.scores.seeds import RANKED, named_seed
-from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.errors import InputError
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images import interpolate
 from gradskip_onnx.images.classes import Candidate, find_class, rank
@@ -148,6 +148,20 @@ class Explainer:
             raise InputError(f"the likeliest classes are explained of one image, and 1 to {RANKED} of them")
         return self.answer_likeliest(self.prepare(next(images.each)), count, question, progress)
 
+    @overload
+    def classify(self, image: ImageLike, *, batch_size: int | None = None) -> tuple[Candidate, ...]: ...
+
+    @overload
+    def classify(
+        self, image: list[Any] | tuple[Any, ...], *, batch_size: int | None = None
+    ) -> list[tuple[Candidate, ...]]: ...
+
+    @overload
+    def classify(self, image: Iterator[Any], *, batch_size: int | None = None) -> Iterator[tuple[Candidate, ...]]: ...
+
+    @overload
+    def classify(self, image: Array, *, batch_size: int | None = None) -> Any: ...
+
     def classify(self, image: Any, *, batch_size: int | None = None) -> Any:
         """The classes the model leans to most, strongest first: a tuple for one image, a list or iterator of tuples.
 
@@ -210,9 +224,7 @@ class Explainer:
     ) -> list[Explanation]:
         """Plan, run, propagate, upsample: each image for its target, or one image for each of several."""
         method = question.method
-        if reason := method.row.refuses(self.architecture):
-            what = f"method {method.row.name} cannot explain this model"
-            raise UnsupportedModelError("not-for-method", f"{what}: {reason}")
+        method.check(self.architecture)
         named_seed(self.architecture, question.score)  # an unknown name is refused even where the method has its own
         geometries = [image.geometry for image in images] * (len(targets) // len(images))
         regions = self._regions(question.region, geometries)

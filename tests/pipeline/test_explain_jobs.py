@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradskip_onnx import api
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.methods import choose_method
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.pipeline.explain_jobs import Job, check, explain_jobs, plan_jobs, write_jobs
 from gradskip_onnx.pipeline.question import ExplainRequest, Question
-from tests.support.evaluation_data import explainer, pictures
+from tests.cli.test_cli import segmenter
+from tests.support.evaluation_data import PREPROCESS, explainer, pictures
 
 BATCHED: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-7}  # batching changes the order of sums inside a matrix product
 
@@ -45,6 +47,21 @@ def test_a_bad_image_is_an_outcome_in_its_place(model, tmp_path, batch_size):
         (ours,) = each.result().explanations
         np.testing.assert_allclose(ours.map, model.explain(each.job.path, method="gradskip").map, **BATCHED)
         assert each.result().picture.name == str(each.job.path)
+
+
+def test_regions_share_a_pass(tmp_path):
+    """The same point of every image, in one run or each in its own."""
+    model = api.load(segmenter().SerializeToString(), preprocess=PREPROCESS, threads=1)
+    jobs = jobs_of(tmp_path, 3)
+    one, all_at_once = (
+        [
+            each.result().explanations[0].map
+            for each in explain_jobs(model, jobs, request_for(region=(20.0, 9.0), target=1, batch_size=size))
+        ]
+        for size in (1, 3)
+    )
+
+    np.testing.assert_allclose(one, all_at_once, **BATCHED)
 
 
 def test_images_are_opened_as_outcomes_are_asked_for(model, tmp_path):

@@ -16,6 +16,10 @@ from PIL import Image
 import gradskip_onnx
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.read import open_picture
+from gradskip_onnx.methods import choose_method
+from gradskip_onnx.pipeline.batch import run_jobs
+from gradskip_onnx.pipeline.explainer import Explainer
+from gradskip_onnx.pipeline.question import Question
 from gradskip_onnx.types import Array
 from tests.support.models import Vit, vit
 
@@ -168,6 +172,24 @@ def test_a_list_is_its_images_one_by_one(explainer, mixed, batch_size, method):
         assert a.geometry == b.geometry
 
 
+@pytest.mark.parametrize(("batch_size", "runs"), [(None, [1] * 5), (2, [2, 2, 1]), (5, [5]), (64, [5])])
+def test_so_many_images_run_at_once(explainer, mixed, monkeypatch, batch_size, runs):
+    seen: list[int] = []
+    original = Explainer._run
+
+    def counting(self: Explainer, images: Array, *rest: Any) -> Any:
+        seen.append(len(images))
+        return original(self, images, *rest)
+
+    monkeypatch.setattr(Explainer, "_run", counting)
+    explainer.explain(mixed, batch_size=batch_size)
+    explainer.classify(mixed, batch_size=batch_size)
+    assert seen == runs * 2
+    seen.clear()
+    explainer.explain(floats(11, 3, 32, 32))
+    assert seen == [8, 3]  # a preprocessed array, however long
+
+
 def test_a_tuple_is_a_list_and_none_is_none(explainer, mixed):
     assert len(explainer.explain(tuple(mixed[:2]))) == 2
     assert len(explainer.explain(mixed[:1])) == 1
@@ -262,6 +284,19 @@ def test_one_bad_image_raises_and_is_named(explainer, mixed, tmp_path, batch_siz
     next(found)
     with pytest.raises(InputError, match="image 3"):
         next(found)
+
+
+def test_the_loop_goes_on_where_an_image_fails(explainer, mixed):
+    """As the README shows it."""
+    question = Question(choose_method("gradskip"))
+    outcomes = run_jobs(
+        [mixed[0], floats(3), mixed[1]],
+        explainer.prepare,
+        lambda some: explainer.answer(some, [None] * len(some), question),
+        batch_size=2,
+    )
+
+    assert [each.error is None for each in outcomes] == [True, False, True]
 
 
 def test_the_one_liner_takes_lists_too(mixed):
