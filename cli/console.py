@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradskip_onnx.output.files import encode_json
+from gradskip_onnx.output.json_text import encode_json
 
 WIDE = 1000  # columns when nobody watches: a file or a pipe must not cut names short
 

@@ -43,8 +43,7 @@ def evaluate(model: Path, data: str, methods: str, metrics: str, **given: Any) -
     from .listing import read_methods, read_metrics
 
     chosen = read_methods(methods)
-    measured, counted = read_metrics(metrics)
     terminal = Terminal(given["verbose"], given["quiet"], given["as_json"])
-    evaluation = set_up(model, data, chosen, measured, terminal, given)
-    report = run(evaluation, terminal, given, gflops=counted)
+    evaluation = set_up(model, data, chosen, read_metrics(metrics), terminal, given)
+    report = run(evaluation, terminal, given)
     finish(report, terminal, title=f"Methods on {evaluation.explainer.name}")

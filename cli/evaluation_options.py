@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gradskip_onnx.datasets import Dataset
     from gradskip_onnx.evaluation import Evaluation, Findings, MethodChoice, Report
     from gradskip_onnx.metrics import Choice
+    from gradskip_onnx.metrics.table import Row
 
     from .console import Terminal
 
@@ -89,7 +90,7 @@ def set_up(
     model: Path,
     data: str,
     methods: Sequence[MethodChoice],
-    metrics: Sequence[Choice],
+    metrics: Sequence[Choice[Row]],
     terminal: Terminal,
     given: dict[str, Any],
 ) -> Evaluation:
@@ -120,7 +121,7 @@ def set_up(
     return made
 
 
-def run(evaluation: Evaluation, terminal: Terminal, given: dict[str, Any], *, gflops: bool = False) -> Report:
+def run(evaluation: Evaluation, terminal: Terminal, given: dict[str, Any]) -> Report:
     """Measure with a progress bar; a run that is stopped leaves what it has."""
     from gradskip_onnx.evaluation import evaluate
 
@@ -129,7 +130,6 @@ def run(evaluation: Evaluation, terminal: Terminal, given: dict[str, Any], *, gf
             evaluation,
             given["output"],
             reference=given["reference"],
-            gflops=gflops,
             resamples=given["resamples"],
             step=step,
         )

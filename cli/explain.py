@@ -19,7 +19,7 @@ Examples:
   gradskip-onnx explain model.onnx photo.jpg --target top5 --json
   gradskip-onnx explain model.onnx 'photos/*.jpg' -o maps --preset half --batch-size 8
   gradskip-onnx explain segformer.onnx street.png --target road --region 320,400
-  gradskip-onnx explain model.onnx photo.jpg --alpha 0.7 -O gate=branch     (-O help lists the options)
+  gradskip-onnx explain model.onnx photo.jpg --alpha 0.7 -O gate=branch
 """
 
 
@@ -41,7 +41,12 @@ Examples:
 @click.option("--alpha", type=float, help="Option alpha of gradskip: gradient flow against sparsity.")
 @click.option("--gamma", type=float, help="Option gamma of gradskip: threshold of the flow.")
 @click.option(
-    "-O", "--option", "pairs", multiple=True, metavar="NAME=VALUE", help="Any option of the method; or: help."
+    "-O",
+    "--option",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any option of the method; `gradskip-onnx methods NAME` lists them.",
 )
 @click.option("--batch-size", type=click.IntRange(1, 1024), default=1, show_default=True, help="Images in one pass.")
 @preprocess_options
@@ -56,34 +61,34 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     from gradskip_onnx.model_file.opening import open_if_possible
 
     file = open_if_possible(model or demo_model())  # hashing goes on while the rest is imported
-    from gradskip_onnx.output.files import Folder
+    from gradskip_onnx.output.folder import Folder
+    from gradskip_onnx.output.wording import SHARES
+    from gradskip_onnx.pipeline.explain_jobs import check, explain_jobs, write_jobs
 
-    from .batch import plan_jobs, run_jobs
     from .console import Terminal
-    from .explain_request import check, chosen_method, list_options, load_explainer, read_request
+    from .explain_request import load_explainer, read_request
+    from .inputs import read_jobs
     from .report import report, report_model
 
-    if "help" in given["pairs"]:
-        list_options(chosen_method(given))
-        return
     terminal = Terminal(given["verbose"], given["quiet"], given["as_json"])
     request = read_request(given)
-    jobs = plan_jobs(images)
+    jobs = read_jobs(images)
     folder = Folder(output, force or model is None)  # the demo may be run again
     folder.open()
-    if not request.top:
+    if not request.likeliest:
         folder.claim(job.stem for job in jobs)
     explainer = load_explainer(file, given, len(jobs))
     check(explainer, request)
     report_model(terminal, explainer)
     failures = 0
     with terminal.progress(len(jobs), request.passes) as bar:
-        for outcome in run_jobs(explainer, jobs, request, folder, bar.further):
-            if outcome.error is not None and len(jobs) == 1:
-                raise outcome.error
+        explained = explain_jobs(explainer, jobs, request, bar.further)
+        for outcome in write_jobs(explained, explainer, request, folder):
+            if len(jobs) == 1:
+                outcome.result()  # raises the error of the only image
             failures += outcome.error is not None
             bar(outcome.job.path.name)
-            report(terminal, outcome, alone=len(jobs) == 1)
+            report(terminal, outcome, SHARES[explainer.architecture.task], alone=len(jobs) == 1)
     if failures:
         terminal.failed(f"{failures} of {len(jobs)} images failed")
         raise click.exceptions.Exit(SOME_FAILED)

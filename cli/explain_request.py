@@ -1,92 +1,50 @@
-"""What `explain` is asked for, from its options: read, checked, and the explainer for it."""
+"""What `explain` is asked for, from its options, and the explainer for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import click
-
 from gradskip_onnx import api
-from gradskip_onnx.api import Explainer, Explanation
+from gradskip_onnx.api import Explainer
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.images.classes import find_class
 from gradskip_onnx.images.labels import read_labels
-from gradskip_onnx.methods import DEFAULT, METHODS, Method
+from gradskip_onnx.methods import DEFAULT, Method, choose_method, find_method
 from gradskip_onnx.model_file.opening import ModelFile
-from gradskip_onnx.passes.extra_passes import Progress
+from gradskip_onnx.pipeline.question import ExplainRequest, Question
 
-from .inputs import Region, Target, read_region, read_target
+from .inputs import read_region, read_target
 from .options import preprocess_flags, read_method_options
 
 TOP = 5
 FEW = 8  # images: so many must be explained before packing the weights pays
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ExplainRequest:
-    """What to explain of every image, and how."""
-
-    target: Target = None
-    top: bool = False  # the five likeliest classes in place of one target
-    method: str = DEFAULT
-    options: Mapping[str, Any] = field(default_factory=dict)
-    region: Region = None
-    region_text: str | None = None
-    score: str = "logit"
-    own_score: bool = False  # the method differentiates a score of its own, whatever is asked for
-    batch_size: int = 1
-
-    @property
-    def joint(self) -> bool:
-        """Whether images can share a pass: regions and top classes differ from image to image."""
-        return self.batch_size > 1 and self.region is None and not self.top
-
-    @property
-    def passes(self) -> int:
-        """How many passes an image is expected to take."""
-        row = METHODS[self.method]
-        return row.cost(row.options(**self.options)).forwards * (TOP if self.top else 1)
-
-    def run(self, explainer: Explainer, images: Any, target: Target, progress: Progress | None = None) -> Any:
-        return explainer.explain(
-            images, target, method=self.method, region=self.region, score=self.score, progress=progress, **self.options
-        )
-
-    def run_likeliest(self, explainer: Explainer, image: Any, progress: Progress | None) -> list[Explanation]:
-        return explainer.explain_likeliest(
-            image, TOP, method=self.method, region=self.region, score=self.score, progress=progress, **self.options
-        )
-
-
-def read_request(given: dict[str, Any]) -> ExplainRequest:
+def read_request(given: Mapping[str, Any]) -> ExplainRequest:
     """What the options ask of every image."""
+    row = _chosen_method(given)
+    if "help" in given["pairs"]:
+        raise InputError(f"-O help: write NAME=VALUE; `gradskip-onnx methods {row.name}` lists the options")
     named = [f"{name}={given[name]!r}" for name in ("alpha", "gamma") if given[name] is not None]
-    top, row = given["target"] == "top5", chosen_method(given)
     options = read_method_options(row.options, (*named, *given["pairs"]))
-    settled = row.options(**options)  # checks the values before anything else is done
+    top = given["target"] == f"top{TOP}"
     return ExplainRequest(
+        Question(choose_method(row.name, **options), given["score"], read_region(given["region"])),
         target=None if top else read_target(given["target"]),
-        top=top,
-        method=row.name,
-        options=options,
-        region=read_region(given["region"]),
-        region_text=given["region"],
-        score=given["score"],
-        own_score=row.seed(settled) is not None,
+        likeliest=TOP if top else 0,
         batch_size=given["batch_size"],
+        region_text=given["region"],
     )
 
 
-def chosen_method(given: Mapping[str, Any]) -> Method:
+def _chosen_method(given: Mapping[str, Any]) -> Method:
     """The method named, or the default; alpha and gamma are the paper's and mean its method."""
     papers = given["alpha"] is not None or given["gamma"] is not None
     return find_method(given["method"] or ("gradskip" if papers else DEFAULT))
 
 
-def load_explainer(source: Path | ModelFile, given: dict[str, Any], images: int | None = None) -> Explainer:
+def load_explainer(source: Path | ModelFile, given: Mapping[str, Any], images: int | None = None) -> Explainer:
     """Open the model with the settings given, for so many images (or an open number)."""
     return api.load(
         source,
@@ -99,29 +57,3 @@ def load_explainer(source: Path | ModelFile, given: dict[str, Any], images: int 
         low_memory=images is not None and images <= FEW,
         cache=not given["no_cache"],
     )
-
-
-def find_method(name: str) -> Method:
-    """A row of the table of methods."""
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    return METHODS[name]
-
-
-def list_options(row: Method) -> None:
-    """The options of a method with their defaults."""
-    for each in fields(row.options):
-        allowed = " | ".join(each.metadata.get("choices", ()))
-        click.echo(f"{each.name}={each.default}\t{each.metadata['help']}{f' ({allowed})' if allowed else ''}")
-
-
-def check(explainer: Explainer, request: ExplainRequest) -> None:
-    """Refuse what would fail for every image alike."""
-    read = explainer.architecture
-    find_class(request.target, explainer.labels, read.classes)
-    if read.input_dims.channels != 3:
-        raise InputError(
-            f"{explainer.name} takes {read.input_dims.channels} channels, an image has 3; use the Python call"
-        )
-    if request.region is not None and read.task != "segmentation":
-        raise InputError(f"--region is for segmentation; {explainer.name} classifies the whole image")

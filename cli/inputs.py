@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.read import SUFFIXES, open_picture
-from gradskip_onnx.types import Array
+from gradskip_onnx.images.regions import Region
+from gradskip_onnx.pipeline.explain_jobs import Job, plan_jobs
+from gradskip_onnx.pipeline.question import Target
 
-Target = int | str | None
-Region = Array | tuple[float, float] | None
+
+def read_jobs(images: Sequence[str]) -> tuple[Job, ...]:
+    """The images meant with the names of their files, or the demo; nothing is opened yet."""
+    if images:
+        return plan_jobs(expand(images))
+    from gradskip_onnx.demo import demo_image
+
+    return (Job(demo_image(), "demo"),)
 
 
 def expand(names: Iterable[str]) -> tuple[Path, ...]:
@@ -49,7 +57,7 @@ def read_target(text: str | None) -> Target:
     return int(text) if re.fullmatch(r"-?\d{1,9}", text) else text
 
 
-def read_region(text: str | None) -> Region:
+def read_region(text: str | None) -> Region | None:
     """A point `x,y` in image pixels, or a mask image whose light pixels are meant."""
     if text is None:
         return None

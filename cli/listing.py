@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gradskip_onnx.errors import InputError
@@ -10,14 +11,16 @@ from gradskip_onnx.errors import InputError
 from .options import read_method_options
 
 if TYPE_CHECKING:
-    from gradskip_onnx.evaluation import MethodChoice
+    from gradskip_onnx.methods import MethodChoice
     from gradskip_onnx.metrics import Choice
+    from gradskip_onnx.metrics.table import Row
 
 ALL = "all"
+Entry = tuple[str, tuple[str, ...]]  # a name and the texts of its options
 ENTRY = re.compile(r"\s*(?P<name>[^\[\],\s]+)\s*(?:\[(?P<options>[^\[\]]*)\])?\s*(?:,|$)")
 
 
-def read_list(text: str) -> list[tuple[str, tuple[str, ...]]]:
+def read_list(text: str) -> list[Entry]:
     """Names with the texts of their options, in the order given."""
     found, at = [], 0
     while at < len(text):
@@ -34,35 +37,29 @@ def read_list(text: str) -> list[tuple[str, tuple[str, ...]]]:
 
 def read_methods(text: str) -> list[MethodChoice]:
     """The methods of a list; `all` are those not named elsewhere in it, with their defaults."""
-    from gradskip_onnx.evaluation import choose_method
-    from gradskip_onnx.methods import METHODS
+    from gradskip_onnx.methods import METHODS, choose_method, find_method
 
-    entries = read_list(text)
-    found = []
-    for name, pairs in entries:
-        names = _others(entries, sorted(METHODS)) if name == ALL and not pairs else [name]
-        for each in names:
-            row = choose_method(each).row
-            found.append(choose_method(each, **read_method_options(row.options, pairs)))
-    return found
+    return [
+        choose_method(name, **read_method_options(find_method(name).options, pairs))
+        for name, pairs in _named(read_list(text), sorted(METHODS))
+    ]
 
 
-def read_metrics(text: str) -> tuple[list[Choice], bool]:
-    """The metrics of a list, and whether FLOPs are among them."""
-    from gradskip_onnx.evaluation import GFLOPS, choose_metric, metric_names
-    from gradskip_onnx.evaluation.choices import metric_options
+def read_metrics(text: str) -> list[Choice[Row]]:
+    """The metrics of a list, of all kinds; `all` are those not named elsewhere in it, with their defaults."""
+    from gradskip_onnx.evaluation import EVERY_METRIC, choose_metric, find_metric
 
-    entries = read_list(text)
-    found, counted = [], False
-    for name, pairs in entries:
-        for each in _others(entries, metric_names()) if name == ALL and not pairs else [name]:
-            if each == GFLOPS:
-                counted = True
-            else:
-                found.append(choose_metric(each, **read_method_options(metric_options(each), pairs)))
-    return found, counted
+    return [
+        choose_metric(name, **read_method_options(find_metric(name).options, pairs))
+        for name, pairs in _named(read_list(text), EVERY_METRIC)
+    ]
 
 
-def _others(entries: list[tuple[str, tuple[str, ...]]], known: tuple[str, ...] | list[str]) -> list[str]:
+def _named(entries: list[Entry], known: Iterable[str]) -> Iterator[Entry]:
+    """The entries, with everything known that is not among them in place of `all`."""
     named = {name for name, _ in entries}
-    return [name for name in known if name not in named]
+    for name, pairs in entries:
+        if name == ALL and not pairs:
+            yield from ((other, ()) for other in known if other not in named)
+        else:
+            yield name, pairs

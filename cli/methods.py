@@ -45,10 +45,9 @@ def methods(name: str | None, as_json: bool) -> None:
 
     F is a forward pass, B a backward pass on top of it.
     """
-    from gradskip_onnx.methods import METHODS
+    from gradskip_onnx.methods import METHODS, find_method
 
     from .console import Terminal
-    from .explain_request import find_method
 
     terminal = Terminal(as_json=as_json)
     if name is not None:

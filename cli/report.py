@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from gradskip_onnx.output.files import FORMAT, SHARES, Scored, named
+from gradskip_onnx.errors import GradskipError
+from gradskip_onnx.images.classes import Candidate
+from gradskip_onnx.output.documents import FORMAT
+from gradskip_onnx.output.explanation_files import Written
+from gradskip_onnx.output.wording import named
+from gradskip_onnx.pipeline.batch import Outcome
+from gradskip_onnx.pipeline.explain_jobs import Job
 
-from .batch import Outcome
 from .console import Terminal, plain
 
 if TYPE_CHECKING:
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 ALSO = 2  # further classes on the one line an image gets among many
 
 
-def top_classes(top: Sequence[Scored], explained: Sequence[int], share: str) -> Table:
+def top_classes(top: Sequence[Candidate], explained: Sequence[int], share: str) -> Table:
     """The likeliest classes; a mark at those explained."""
     table = Table(box=None, pad_edge=False)
     for name, side in (("", "left"), ("class", "left"), ("logit", "right"), (share, "right")):
@@ -41,27 +46,28 @@ def report_model(terminal: Terminal, explainer: Explainer) -> None:
     terminal.warn(explainer.warnings)
 
 
-def report(terminal: Terminal, outcome: Outcome, *, alone: bool) -> None:
+def report(terminal: Terminal, outcome: Outcome[Job, tuple[Written, ...]], share: str, *, alone: bool) -> None:
     """One image: in full if it is the only one, else a line for each class explained."""
-    if outcome.error is not None:
-        terminal.failed(str(outcome.error))
-        failure = {"format": FORMAT, "image": {"file": str(outcome.job.path)}, "error": str(outcome.error)}
+    found = outcome.found
+    if isinstance(found, GradskipError):
+        terminal.failed(str(found))
+        failure = {"format": FORMAT, "image": {"file": str(outcome.job.path)}, "error": str(found)}
         terminal.document(failure, single=False)
         return
-    _provider(terminal, outcome.results[0][0])
-    results, share = outcome.results, SHARES[outcome.task]
-    classes = top_classes(results[0][0].top, [result.target.index for result, _ in results], share)
+    first = found[0].explanation
+    _provider(terminal, first)
+    classes = top_classes(first.top, [each.explanation.target.index for each in found], share)
     if alone:
         terminal.table(classes)
-    for result, files in results:
-        if alone and len(results) == 1:
-            _one(terminal, result, files, share)
+    for each in found:
+        if alone and len(found) == 1:
+            _one(terminal, each.explanation, each.files, share)
         else:
-            _line(terminal, outcome.job.path, result, files)
+            _line(terminal, outcome.job.path, each.explanation, each.files)
     if terminal.verbose and not alone:
         terminal.table(classes)
-    for facts in outcome.documents:
-        terminal.document(facts, single=alone and len(outcome.documents) == 1)
+    for each in found:
+        terminal.document(each.document, single=alone and len(found) == 1)
 
 
 def _provider(terminal: Terminal, result: Explanation) -> None:
@@ -90,6 +96,6 @@ def _line(terminal: Terminal, image: Path, result: Explanation, files: Sequence[
     terminal.print(f"{image.name}: {explained} ({', '.join(then)}) -> {files[0]}")
 
 
-def _short(entry: Scored) -> str:
+def _short(entry: Candidate) -> str:
     """The first of the synonyms a label may list."""
     return named(entry).split(",")[0].split(" (")[0]

@@ -46,12 +46,11 @@ def study(name: str, model: Path, data: str, method: str, values: str | None, me
     if len(bases) != 1:
         raise click.UsageError("--method takes one method")
     chosen = row.values if values is None else tuple(each.strip() for each in values.split(","))
-    measured, counted = read_metrics(metrics)
     compared = row.methods(bases[0], chosen)
     terminal = Terminal(given["verbose"], given["quiet"], given["as_json"])
-    evaluation = set_up(model, data, compared, measured, terminal, given)
+    evaluation = set_up(model, data, compared, read_metrics(metrics), terminal, given)
     labels = [each.label for each in compared]
     reference = given["reference"] or (bases[0].label if bases[0].label in labels else labels[0])
-    report = run(evaluation, terminal, given | {"reference": reference}, gflops=counted)
+    report = run(evaluation, terminal, given | {"reference": reference})
     findings = row.findings(report, bases[0], chosen)
     finish(report, terminal, title=f"Study of {name} on {evaluation.explainer.name}", findings=findings)

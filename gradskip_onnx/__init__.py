@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from gradskip_onnx.images.classes import Candidate
     from gradskip_onnx.images.preprocess import Preprocess
 
-    from .api import Explainer, Explanation, explain, inspect, load
+    from .api import Explainer, explain, inspect, load
     from .errors import GradskipError
+    from .explanation import Explanation
 
 __all__ = [
     "Candidate",
@@ -29,7 +30,7 @@ __all__ = [
 _HOMES = {
     "Candidate": "images.classes",
     "Explainer": "api",
-    "Explanation": "api",
+    "Explanation": "explanation",
     "GradskipError": "errors",
     "Preprocess": "images.preprocess",
     "explain": "api",

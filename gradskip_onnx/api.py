@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from gradskip_onnx.cache.folder import default_cache
@@ -12,8 +12,11 @@ from gradskip_onnx.images.preprocess import Preprocess, resolve
 from gradskip_onnx.model_file.metadata import read_metadata
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
 from gradskip_onnx.passes.opened_model import SessionSettings, Sizes, open_model
-from gradskip_onnx.pipeline.explainer import Explainer, Explanation, ImageLike
+from gradskip_onnx.pipeline.explainer import Explainer
+from gradskip_onnx.pipeline.inputs import ImageLike
+from gradskip_onnx.pipeline.question import Target
 
+from .explanation import Explanation
 from .types import Architecture, Array, Size
 
 __all__ = ["Explainer", "Explanation", "explain", "inspect", "load"]
@@ -56,22 +59,29 @@ def load(
 
 @overload
 def explain(
-    model: str | os.PathLike[str] | bytes, image: ImageLike, target: int | str | None = None, **options: Any
+    model: str | os.PathLike[str] | bytes, image: ImageLike, target: Target = None, **options: Any
 ) -> Explanation: ...
 
 
 @overload
 def explain(
-    model: str | os.PathLike[str] | bytes, image: Array, target: Any = None, **options: Any
+    model: str | os.PathLike[str] | bytes, image: list[Any] | tuple[Any, ...], target: Any = None, **options: Any
 ) -> list[Explanation]: ...
 
 
+@overload
 def explain(
-    model: str | os.PathLike[str] | bytes, image: Any, target: Any = None, **options: Any
-) -> Explanation | list[Explanation]:
-    """One call: load a model and explain an image (or each of a preprocessed batch) with it."""
-    found: Explanation | list[Explanation] = load(model).explain(image, target, **options)
-    return found
+    model: str | os.PathLike[str] | bytes, image: Iterator[Any], target: Any = None, **options: Any
+) -> Iterator[Explanation]: ...
+
+
+@overload
+def explain(model: str | os.PathLike[str] | bytes, image: Array, target: Any = None, **options: Any) -> Any: ...
+
+
+def explain(model: str | os.PathLike[str] | bytes, image: Any, target: Any = None, **options: Any) -> Any:
+    """One call: load a model and explain an image, a list of images or an iterator; see `Explainer.explain`."""
+    return load(model).explain(image, target, **options)
 
 
 def inspect(model: str | os.PathLike[str] | bytes, *, size: Size | None = None) -> Architecture:

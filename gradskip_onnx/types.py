@@ -258,7 +258,7 @@ class Relevance:
     """Scores of one image: one for each patch, or one for each pixel where a method reaches them."""
 
     scores: Array  # (rows, columns)
-    method: str
+    method: str = ""  # who made it and how: filled in by `MethodChoice.run`, so that a method need not know its name
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     checks: Mapping[str, float] = field(default_factory=lambda: EMPTY)
     blocks: tuple[BlockFacts, ...] = ()

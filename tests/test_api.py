@@ -140,7 +140,7 @@ def test_wrong_requests_are_named(explainer, picture, options, word: str):
 
 
 WRONG_ARRAYS = {
-    "rank": np.zeros((3, 32, 32), np.float32),
+    "rank": np.zeros((32, 32), np.float32),
     "channels": np.zeros((1, 4, 32, 32), np.float32),
     "size": np.zeros((1, 3, 16, 32), np.float32),
     "empty": np.zeros((0, 3, 32, 32), np.float32),

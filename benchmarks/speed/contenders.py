@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradskip_onnx import api
-from gradskip_onnx.methods import METHODS
+from gradskip_onnx.methods import choose_method
 from gradskip_onnx.passes.run_plan import run_plan
 from gradskip_onnx.types import Array
 
@@ -84,9 +84,9 @@ def _ours(given: Setting) -> dict[str, Contender]:
     # As in our own sessions: threads that spin on after a run would take the cores from whoever comes next.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     plain = ort.InferenceSession(str(given.file), options, providers=["CPUExecutionProvider"])
-    row, explainer, images = METHODS[METHOD], given.explainer, given.images
-    settings = row.options()
-    plan, session = explainer.model.open(row.request(settings, explainer.architecture, "logit"))
+    explainer, images = given.explainer, given.images
+    request = choose_method(METHOD).request(explainer.architecture, "logit")
+    plan, session = explainer.model.open(request)
     return {
         PLAIN: lambda: plain.run(None, {plain.get_inputs()[0].name: images}),
         GRAPH: lambda: run_plan(session, plan, explainer.architecture, images),

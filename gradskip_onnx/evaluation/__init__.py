@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .choices import GFLOPS, MethodChoice, choose_method, choose_metric, metric_names
+from gradskip_onnx.methods import MethodChoice, choose_method
+
+from .choices import EVERY_METRIC, choose_metric, find_metric
 from .evaluate import Findings, Report, evaluate, set_up, write
 from .evaluation import Evaluation
 from .page import Note
 from .summary import Summary
 
 __all__ = [
-    "GFLOPS", "Evaluation", "Findings", "MethodChoice", "Note", "Report", "Summary", "choose_method", "choose_metric",
-    "evaluate", "metric_names", "set_up", "write",
+    "EVERY_METRIC", "Evaluation", "Findings", "MethodChoice", "Note", "Report", "Summary", "choose_method",
+    "choose_metric", "evaluate", "find_metric", "set_up", "write",
 ]  # fmt: skip

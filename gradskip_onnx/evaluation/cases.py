@@ -10,10 +10,11 @@ import numpy as np
 
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.datasets import Dataset, Entry
-from gradskip_onnx.errors import InputError
+from gradskip_onnx.errors import GradskipError, InputError
 from gradskip_onnx.images.classes import find_class
 from gradskip_onnx.images.preprocess import Geometry, prepare
 from gradskip_onnx.metrics import Sample, Score
+from gradskip_onnx.pipeline.batch import attempt
 from gradskip_onnx.tasks import Task, task_of
 from gradskip_onnx.types import Array
 
@@ -83,26 +84,19 @@ def prepare_group(
     entries: Sequence[Entry], explainer: Explainer, forward: Forward, labels: Mapping[str, int], target: str
 ) -> list[Prepared]:
     """Read, prepare and classify a group of images; one that cannot be read fails alone."""
-    read = [_read(entry, explainer) for entry in entries]
-    arrays = [each[0] for each in read if not isinstance(each, str)]
+    read = [attempt(lambda each: prepare(each.read(), explainer.preprocess), entry) for entry in entries]
+    arrays = [each[0] for each in read if not isinstance(each, GradskipError)]
     logits = iter(forward.logits(np.stack(arrays)) if arrays else ())
     found = []
     for entry, each in zip(entries, read, strict=True):
-        if isinstance(each, str):
-            found.append(Prepared(entry, error=each))
+        if isinstance(each, GradskipError):
+            found.append(Prepared(entry, error=str(each)))
             continue
         try:
             found.append(_cases(entry, explainer, forward, *each, next(logits), labels.get(entry.id), target))
         except InputError as error:
             found.append(Prepared(entry, error=str(error)))
     return found
-
-
-def _read(entry: Entry, explainer: Explainer) -> tuple[Array, Geometry] | str:
-    try:
-        return prepare(entry.read(), explainer.preprocess)
-    except InputError as error:
-        return str(error)
 
 
 def _cases(

@@ -1,82 +1,42 @@
-"""What is compared: methods with their options settled, and what is measured of them."""
+"""What is measured: the table of every metric, of whatever kind, and the measurements they read their numbers off."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Generic, TypeVar
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.methods import METHODS, Method
-from gradskip_onnx.metrics import METRICS, Choice, choose
-from gradskip_onnx.metrics.table import Metric
+from gradskip_onnx.metrics import METRICS, Choice, ImageMetric
+from gradskip_onnx.metrics.table import Row
 
-from .randomisation import RANDOMISATION, Options
+from .cost import GFLOPS
+from .metric_kinds import GroupMetric
+from .randomisation import RANDOMISATION
 
-GFLOPS = "gflops"  # of a method, not of an image: counted once, from the graph
-WHOLE_RUN: dict[str, Metric] = {RANDOMISATION.name: RANDOMISATION}  # measured on some images together
+M = TypeVar("M", ImageMetric, GroupMetric)
 
-
-@dataclass(frozen=True, slots=True)
-class MethodChoice:
-    """A method with its options settled."""
-
-    row: Method
-    options: Any
-
-    @property
-    def label(self) -> str:
-        """The name and whatever differs from the defaults: `gradskip[gamma=0.1]`."""
-        told = [f.name for f in fields(self.options) if getattr(self.options, f.name) != f.default]
-        listing = ",".join(f"{name}={getattr(self.options, name)}" for name in told)
-        return f"{self.row.name}[{listing}]" if told else self.row.name
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return asdict(self.options)
+EVERY_METRIC: Mapping[str, Row] = {**METRICS, RANDOMISATION.name: RANDOMISATION, GFLOPS.name: GFLOPS}
 
 
-def choose_method(name: str, **options: Any) -> MethodChoice:
-    """A method by its name; unknown names, options and values are refused."""
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    row = METHODS[name]
-    known = [each.name for each in fields(row.options)]
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise InputError(f"method {name} has no option {unknown[0]!r}; known: {', '.join(known) or '(none)'}")
-    return MethodChoice(row, row.options(**options))
+def find_metric(name: str) -> Row:
+    """A row of the table of every metric."""
+    if name not in EVERY_METRIC:
+        raise InputError(f"unknown metric {name!r}; known: {', '.join(EVERY_METRIC)}")
+    return EVERY_METRIC[name]
 
 
-def choose_metric(name: str, **options: Any) -> Choice:
-    """A metric by its name: of an image, or of some images together."""
-    if name not in WHOLE_RUN:
-        return choose(name, **options)
-    unknown = sorted(set(options) - {each.name for each in fields(Options)})
-    if unknown:
-        known = ", ".join(each.name for each in fields(Options))
-        raise InputError(f"metric {name} has no option {unknown[0]!r}; known: {known}")
-    return Choice(WHOLE_RUN[name], Options(**options))
-
-
-def metric_names() -> tuple[str, ...]:
-    return (*METRICS, *WHOLE_RUN, GFLOPS)
-
-
-def metric_options(name: str) -> type[Any]:
-    """The dataclass of a metric's options."""
-    rows = METRICS | WHOLE_RUN
-    if name not in rows:
-        raise InputError(f"unknown metric {name!r}; known: {', '.join(metric_names())}")
-    return rows[name].options
+def choose_metric(name: str, **options: Any) -> Choice[Row]:
+    """A metric of any kind by its name; unknown names, options and values are refused."""
+    return Choice.of(find_metric(name), options)
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """What is done for one image and method; several metrics may read their numbers off one measurement."""
+class Measurement(Generic[M]):
+    """What is done for an image, or some, and a method; several metrics may read their numbers off one measurement."""
 
     name: str
-    choice: Choice
+    choice: Choice[M]
 
     @property
     def label(self) -> str:
@@ -88,18 +48,18 @@ class Measurement:
         return asdict(self.choice.options)
 
 
-def measurements(metrics: Sequence[Choice]) -> tuple[Measurement, ...]:
+def measurements(metrics: Sequence[Choice[M]]) -> tuple[Measurement[M], ...]:
     """Each measurement that the metrics need, once."""
-    found: dict[tuple[str, Any], Measurement] = {}
+    found: dict[tuple[str, Any], Measurement[M]] = {}
     for choice in metrics:
         found.setdefault(_identity(choice), Measurement(choice.row.measure.__name__, choice))
     return tuple(found.values())
 
 
-def measurement_of(choice: Choice, among: Sequence[Measurement]) -> Measurement:
+def measurement_of(choice: Choice[Any], among: Sequence[Measurement[Any]]) -> Measurement[Any]:
     """The measurement that a metric reads."""
     return next(each for each in among if _identity(each.choice) == _identity(choice))
 
 
-def _identity(choice: Choice) -> tuple[str, Any]:
+def _identity(choice: Choice[Any]) -> tuple[str, Any]:
     return choice.row.measure.__qualname__, choice.options

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gradskip_onnx.metrics.statistics import Interval
-from gradskip_onnx.output.files import versions
+from gradskip_onnx.output.documents import versions
 
 from .cost import Price
 from .evaluation import Evaluation, preparation

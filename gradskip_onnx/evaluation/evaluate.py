@@ -9,15 +9,17 @@ from typing import Any
 
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.datasets import Dataset
-from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import Choice
 from gradskip_onnx.metrics.statistics import RESAMPLES
-from gradskip_onnx.output.files import Folder, encode_json, write_whole
+from gradskip_onnx.output.atomic import write_whole
+from gradskip_onnx.output.folder import Folder
+from gradskip_onnx.output.json_text import encode_json
 from gradskip_onnx.types import EMPTY
 
 from .cases import TARGETS, resolve_labels
 from .chart import Chart
-from .choices import MethodChoice
 from .cost import Price, prices
 from .documents import as_csv, as_document
 from .evaluation import Evaluation
@@ -54,7 +56,7 @@ def set_up(
     explainer: Explainer,
     dataset: Dataset,
     methods: Sequence[MethodChoice],
-    metrics: Sequence[Choice],
+    metrics: Sequence[Choice[Any]],
     *,
     target: str = "predicted",
     score: str = "logit",
@@ -68,9 +70,10 @@ def set_up(
     labels, warnings = resolve_labels(dataset, explainer, required=target == "label")
     refused = {m.label: reason for m in methods if (reason := m.row.refuses(explainer.architecture))}
     kept = {m.label: m for m in methods if m.label not in refused}
+    if not methods:
+        raise InputError("no method was named")
     if not kept:
-        name, reason = next(iter(refused.items()), ("(none)", "no method was named"))
-        raise UnsupportedModelError("not-for-method", f"method {name} cannot explain this model: {reason}")
+        methods[0].check(explainer.architecture)
     warnings += [f"method {name} is left out: {reason}" for name, reason in refused.items()]
     evaluation = Evaluation(
         explainer=explainer,
@@ -92,7 +95,6 @@ def evaluate(
     folder: Path,
     *,
     reference: str | None = None,
-    gflops: bool = False,
     resamples: int = RESAMPLES,
     step: Step = lambda _: None,
 ) -> Report:
@@ -106,7 +108,7 @@ def evaluate(
     run.go(step)
     everything = gather(run.ledger, run.wanted)
     summary = summarise(evaluation, everything, folder, chosen, resamples)
-    cost = prices(evaluation.explainer, evaluation.methods, evaluation.score, count=gflops)
+    cost = prices(evaluation.explainer, evaluation.methods, evaluation.score, evaluation.of_methods, run.ledger)
     document = as_document(evaluation, summary, cost)
     return Report(evaluation, summary, cost, everything, document, run)
 

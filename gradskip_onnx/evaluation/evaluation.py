@@ -9,10 +9,12 @@ from typing import Any
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.datasets import Dataset, Entry
 from gradskip_onnx.images.preprocess import Preprocess
-from gradskip_onnx.metrics import Choice
+from gradskip_onnx.methods import MethodChoice
+from gradskip_onnx.metrics import Choice, ImageMetric, Metric
 from gradskip_onnx.version import __version__
 
-from .choices import WHOLE_RUN, Measurement, MethodChoice, measurements
+from .choices import Measurement, measurements
+from .metric_kinds import GroupMetric, MethodMetric
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +25,7 @@ class Evaluation:
     dataset: Dataset
     labels: Mapping[str, int]
     methods: tuple[MethodChoice, ...]
-    metrics: tuple[Choice, ...]
+    metrics: tuple[Choice[Any], ...]
     target: str = "predicted"
     score: str = "logit"
     batch: int = 8
@@ -36,14 +38,24 @@ class Evaluation:
         return len(self.methods) * (len(self.dataset.entries) + len(self.together))
 
     @property
-    def alone(self) -> tuple[Measurement, ...]:
-        """What is measured image by image."""
-        return measurements([choice for choice in self.metrics if choice.row.name not in WHOLE_RUN])
+    def columns(self) -> tuple[Choice[Metric], ...]:
+        """The metrics that have a number for each image."""
+        return tuple(choice for choice in self.metrics if isinstance(choice.row, Metric))
 
     @property
-    def together(self) -> tuple[Measurement, ...]:
+    def of_methods(self) -> tuple[Choice[MethodMetric], ...]:
+        """The metrics of the methods themselves, whatever the images."""
+        return tuple(choice for choice in self.metrics if isinstance(choice.row, MethodMetric))
+
+    @property
+    def alone(self) -> tuple[Measurement[ImageMetric], ...]:
+        """What is measured image by image."""
+        return measurements([choice for choice in self.metrics if isinstance(choice.row, ImageMetric)])
+
+    @property
+    def together(self) -> tuple[Measurement[GroupMetric], ...]:
         """What is measured on some images together."""
-        return measurements([choice for choice in self.metrics if choice.row.name in WHOLE_RUN])
+        return measurements([choice for choice in self.metrics if isinstance(choice.row, GroupMetric)])
 
     @property
     def shown(self) -> tuple[Entry, ...]:

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
-from gradskip_onnx.api import Explainer, Explanation
+import numpy as np
+
+from gradskip_onnx.api import Explainer
 from gradskip_onnx.errors import GradskipError
-from gradskip_onnx.methods import Method as MethodRow
+from gradskip_onnx.explanation import Explanation
+from gradskip_onnx.methods import MethodChoice
+from gradskip_onnx.pipeline.batch import together
 from gradskip_onnx.types import Array
 
 
-class Method(Protocol):
-    """A method with its options; see choices.MethodChoice."""
-
-    @property
-    def row(self) -> MethodRow: ...
-    @property
-    def settings(self) -> Mapping[str, Any]: ...
-
-
 def explain_group(
-    explainer: Explainer, method: Method, images: Array, targets: Sequence[int], score: str
+    explainer: Explainer, method: MethodChoice, images: Array, targets: Sequence[int], score: str
 ) -> list[Explanation | GradskipError]:
     """An explanation or the reason why there is none, for each of (B, C, H, W)."""
-    if not len(images):
-        return []
-    try:
-        return list(_run(explainer, method, images, targets, score))
-    except GradskipError:
-        return [_alone(explainer, method, images[at : at + 1], targets[at], score) for at in range(len(images))]
 
+    def run(some: Sequence[tuple[Array, int]]) -> list[Explanation]:
+        values, classes = np.stack([image for image, _ in some]), [target for _, target in some]
+        found: list[Explanation] = explainer.explain(
+            values, classes, method=method.row.name, score=score, **method.settings
+        )
+        return found
 
-def _run(explainer: Explainer, method: Method, images: Array, targets: Sequence[int], score: str) -> list[Explanation]:
-    return explainer.explain(images, list(targets), method=method.row.name, score=score, **method.settings)
-
-
-def _alone(explainer: Explainer, method: Method, image: Array, target: int, score: str) -> Explanation | GradskipError:
-    try:
-        return _run(explainer, method, image, [target], score)[0]
-    except GradskipError as error:
-        return error
+    return together(run, list(zip(images, targets, strict=True)), GradskipError)

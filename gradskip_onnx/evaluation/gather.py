@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from gradskip_onnx.metrics import Measured
+from gradskip_onnx.pipeline.ledger import Ledger
 from gradskip_onnx.types import Array
 
-from .ledger import Ledger, measured_of
+from .records import measured_of
 
 Place = tuple[str, int | None]  # image and class
 

@@ -12,10 +12,9 @@ from PIL import Image
 from gradskip_onnx.drawing.figure import overlay, resample
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.preprocess import Preprocess, denormalise
-from gradskip_onnx.output.files import write_whole
+from gradskip_onnx.output.atomic import write_whole
+from gradskip_onnx.pipeline.ledger import key_of
 from gradskip_onnx.types import Array
-
-from .ledger import key_of
 
 SIDE = 224  # the longer side, in pixels
 QUALITY = 85

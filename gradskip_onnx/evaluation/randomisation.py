@@ -12,13 +12,14 @@ from onnx import numpy_helper
 
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.instrument.build_plan import build_plan
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods import MethodChoice
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.metrics.randomisation import sanity_check
-from gradskip_onnx.metrics.sample import Saliency, Sample, Score
-from gradskip_onnx.metrics.table import Measured, Metric
+from gradskip_onnx.metrics.table import Measured
 from gradskip_onnx.types import Array, Needs
 
-from .explain import Method, explain_group
+from .explain import explain_group
+from .metric_kinds import GroupMetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,34 +30,9 @@ class Options:
     mode: str = option("cascading", "stages stay random, or are put back", choices=("cascading", "independent"))
     seed: int = option(0, "seed of the random weights", low=0, high=2**31)
 
-    def __post_init__(self) -> None:
-        check("metric randomisation", self)
 
-
-def by_stages(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
-    """Stands in the row only: this check needs other models, not other images."""
-    raise NotImplementedError("randomisation is measured on some images together, by `measure_together`")
-
-
-def _none(options: Any) -> int:
-    del options
-    return 0
-
-
-RANDOMISATION = Metric(
-    name="randomisation",
-    summary="rank correlation with the original map, mean over the stages at which weights become random",
-    better="lower",
-    span=(-1.0, 1.0),
-    options=Options,
-    measure=by_stages,
-    passes=_none,
-    terms=("spearman",),
-)
-
-
-def measure_together(
-    explainer: Explainer, method: Method, images: Array, targets: Sequence[int], score: str, options: Options
+def by_stages(
+    explainer: Explainer, method: MethodChoice, images: Array, targets: Sequence[int], score: str, options: Options
 ) -> list[Measured]:
     """The check for some images (B, C, H, W): means over the stages, the last stage, and the course."""
     forward = build_plan(explainer.model.source, explainer.model.reading, Needs())
@@ -94,3 +70,14 @@ def _with_weights(explainer: Explainer, model: onnx.ModelProto, names: set[str])
         if name in tensors:
             tensors[name].values = numpy_helper.to_array(tensor)
     return replace(explainer, model=explainer.model.with_graph(graph))
+
+
+RANDOMISATION = GroupMetric(
+    name="randomisation",
+    summary="rank correlation with the original map, mean over the stages at which weights become random",
+    options=Options,
+    better="lower",
+    span=(-1.0, 1.0),
+    terms=("spearman",),
+    measure=by_stages,
+)

@@ -11,19 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from gradskip_onnx.api import Explanation
 from gradskip_onnx.datasets import Entry
 from gradskip_onnx.errors import GradskipError, InputError
-from gradskip_onnx.metrics import Measured, Saliency, measure
+from gradskip_onnx.explanation import Explanation
+from gradskip_onnx.methods import MethodChoice
+from gradskip_onnx.metrics import ImageMetric, Measured, Saliency, measure
+from gradskip_onnx.pipeline.batch import in_batches
+from gradskip_onnx.pipeline.ledger import Ledger, key_of
 
 from .cases import Case, Prepared, prepare_group
-from .choices import Measurement, MethodChoice
+from .choices import Measurement
 from .evaluation import Evaluation, spread
 from .explain import explain_group
 from .forward import Forward
-from .ledger import Ledger, case_document, key_of
+from .metric_kinds import GroupMetric
 from .pictures import Pictures, covered, shrunk
-from .randomisation import measure_together
+from .records import NAME, case_document
 
 OPEN_BYTES = 2 << 30  # of models in sessions at a time: more methods than fit take turns
 MOST_OPEN = 6  # methods with sessions at a time: the activations of each take more room than a small model
@@ -39,20 +42,25 @@ class Run:
     folder: Path
     ledger: Ledger
     pictures: Pictures
-    forward: Forward
     shown: set[str]  # ids of the images in the picture grid
     wanted: set[str] = field(default_factory=set)
+    digests: dict[str, str] = field(default_factory=dict)  # of the images, by their ids
 
     @classmethod
     def open(cls, evaluation: Evaluation, folder: Path) -> Run:
         shown = {entry.id for entry in evaluation.shown}
-        return cls(evaluation, folder, Ledger.open(folder), Pictures(folder), Forward(evaluation.explainer), shown)
+        return cls(evaluation, folder, Ledger.open(folder / NAME), Pictures(folder), shown)
 
     def go(self, step: Step) -> None:
-        """Measure everything that is missing."""
+        """Measure everything that is missing; where nothing is, the model is not even read."""
         evaluation = self.evaluation
-        for methods in self._turns():
-            for group in _groups(evaluation.dataset.entries, evaluation.batch):
+        unfinished = [method for method in evaluation.methods if any(self._left(method))]
+        for method in evaluation.methods:
+            if method not in unfinished:
+                for entry in evaluation.dataset.entries:
+                    step(f"{entry.id} {method.label}")
+        for methods in self._turns(unfinished):
+            for group in in_batches(evaluation.dataset.entries, evaluation.batch):
                 self._group(group, methods, step)
             evaluation.explainer.close()
         for measurement in evaluation.together:
@@ -60,56 +68,66 @@ class Run:
                 self._together(method, measurement)
                 step(method.label)
 
-    def _turns(self) -> Iterator[tuple[MethodChoice, ...]]:
+    def _left(self, method: MethodChoice) -> Iterator[bool]:
+        """For each image, whether anything is left to do."""
+        for entry in self.evaluation.dataset.entries:
+            yield bool(self._missing(entry, method)) or bool(self._undrawn(entry, method))
+
+    def _turns(self, methods: Sequence[MethodChoice]) -> Iterator[tuple[MethodChoice, ...]]:
         """Methods whose sessions fit into memory side by side."""
-        size = max(1, self.evaluation.explainer.model.weight_bytes)
-        count = min(MOST_OPEN, max(1, OPEN_BYTES // size))
-        methods = self.evaluation.methods
-        for start in range(0, len(methods), count):
-            yield methods[start : start + count]
+        if methods:
+            size = max(1, self.evaluation.explainer.model.weight_bytes)
+            yield from in_batches(methods, min(MOST_OPEN, max(1, OPEN_BYTES // size)))
 
     def _group(self, group: Sequence[Entry], methods: Sequence[MethodChoice], step: Step) -> None:
         """Every method on a few images; where anything is missing, the group runs as a whole, as it would have."""
-        digests = {entry.id: entry.digest() for entry in group}
         ready: list[Prepared] = []
         for method in methods:
-            todo = {entry.id: self._missing(entry, digests[entry.id], method) for entry in group}
-            drawings = {entry.id: self._undrawn(entry, digests[entry.id], method) for entry in group}
+            todo = {entry.id: self._missing(entry, method) for entry in group}
+            drawings = {entry.id: self._undrawn(entry, method) for entry in group}
             if any(todo.values()) or any(drawings.values()):
-                evaluation = self.evaluation
-                ready = ready or prepare_group(
-                    group, evaluation.explainer, self.forward, evaluation.labels, evaluation.target
-                )
+                ready = ready or self._prepared(group)
                 self._method(ready, method, todo, drawings, step)
             else:
                 for entry in group:
                     step(f"{entry.id} {method.label}")
 
-    def _key(self, entry: Entry, digest: str, method: MethodChoice, measurement: Measurement) -> str:
-        facts = self.evaluation.facts(entry, digest, method)
+    def _prepared(self, entries: Sequence[Entry]) -> list[Prepared]:
+        evaluation = self.evaluation
+        forward = Forward(evaluation.explainer)
+        return prepare_group(entries, evaluation.explainer, forward, evaluation.labels, evaluation.target)
+
+    def _facts(self, entry: Entry, method: MethodChoice | None) -> dict[str, Any]:
+        """What a result depends on; an image is hashed once in a run."""
+        if entry.id not in self.digests:
+            self.digests[entry.id] = entry.digest()
+        return self.evaluation.facts(entry, self.digests[entry.id], method)
+
+    def _key(self, entry: Entry, method: MethodChoice, measurement: Measurement[Any]) -> str:
+        facts = self._facts(entry, method)
         return key_of(facts | {"measure": measurement.name, "settings": measurement.settings})
 
     def _open(self, key: str) -> bool:
         """Whether a result must be measured; it is wanted in any case."""
         self.wanted.add(key)
-        return key not in self.ledger.done or (self.evaluation.retry and key in self.ledger.failed)
+        return self.ledger.lacks(key, retry=self.evaluation.retry)
 
-    def _missing(self, entry: Entry, digest: str, method: MethodChoice) -> dict[str, Measurement]:
-        keys = {self._key(entry, digest, method, each): each for each in self.evaluation.alone}
+    def _missing(self, entry: Entry, method: MethodChoice) -> dict[str, Measurement[ImageMetric]]:
+        keys = {self._key(entry, method, each): each for each in self.evaluation.alone}
         return {key: each for key, each in keys.items() if self._open(key)}
 
-    def _undrawn(self, entry: Entry, digest: str, method: MethodChoice) -> list[Path]:
+    def _undrawn(self, entry: Entry, method: MethodChoice) -> list[Path]:
         """Pictures of the page that are not there yet: the image itself, and the map over it."""
         if entry.id not in self.shown:
             return []
-        paths = [self.pictures.path(self.evaluation.facts(entry, digest, which)) for which in (None, method)]
+        paths = [self.pictures.path(self._facts(entry, which)) for which in (None, method)]
         return paths if not all(path.exists() for path in paths) else []
 
     def _method(
         self,
         ready: Sequence[Prepared],
         method: MethodChoice,
-        todo: Mapping[str, Mapping[str, Measurement]],
+        todo: Mapping[str, Mapping[str, Measurement[ImageMetric]]],
         drawings: Mapping[str, Sequence[Path]],
         step: Step,
     ) -> None:
@@ -127,7 +145,7 @@ class Run:
             step(f"{each.entry.id} {method.label}")
 
     def _measured(
-        self, mine: Sequence[tuple[Case, Explanation | GradskipError]], measurement: Measurement
+        self, mine: Sequence[tuple[Case, Explanation | GradskipError]], measurement: Measurement[ImageMetric]
     ) -> list[dict[str, Any]]:
         documents = []
         for case, found in mine:
@@ -159,21 +177,21 @@ class Run:
         if not isinstance(found, GradskipError):
             self.pictures.save(paths[1], covered(case.sample.image, found.map, preprocess))
 
-    def _together(self, method: MethodChoice, measurement: Measurement) -> None:
-        evaluation, options = self.evaluation, measurement.choice.options
-        entries = spread(evaluation.dataset.entries, options.images)
-        keys = {entry.id: self._key(entry, entry.digest(), method, measurement) for entry in entries}
+    def _together(self, method: MethodChoice, measurement: Measurement[GroupMetric]) -> None:
+        evaluation, metric = self.evaluation, measurement.choice
+        entries = spread(evaluation.dataset.entries, metric.options.images)
+        keys = {entry.id: self._key(entry, method, measurement) for entry in entries}
         missing = {identity for identity, key in keys.items() if self._open(key)}
         if not missing:
             return
-        ready = prepare_group(entries, evaluation.explainer, self.forward, evaluation.labels, evaluation.target)
+        ready = self._prepared(entries)
         first = [each for each in ready if each.cases]  # of several classes of an image, one will do
         images = np.stack([each.cases[0].sample.image for each in first]) if first else np.empty(0)
         targets = [each.cases[0].sample.target for each in first]
         failure = ""
         many: list[Measured] = []
         try:
-            many = measure_together(evaluation.explainer, method, images, targets, evaluation.score, options)
+            many = metric.row.measure(evaluation.explainer, method, images, targets, evaluation.score, metric.options)
         except GradskipError as error:
             failure = str(error)
         results = dict(zip((each.entry.id for each in first), many, strict=False))
@@ -198,8 +216,3 @@ def _shared(each: Prepared, results: Mapping[str, Measured], failure: str) -> li
     if each.entry.id not in results:
         return []
     return [case_document(each.cases[0].sample.target, results[each.entry.id], {})]
-
-
-def _groups(entries: Sequence[Entry], size: int) -> Iterator[Sequence[Entry]]:
-    for start in range(0, len(entries), size):
-        yield entries[start : start + size]

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.methods import MethodChoice, choose_method
 from gradskip_onnx.methods.gradskip.quartiles import FOCUS, QUARTERS
-from gradskip_onnx.metrics import Choice
+from gradskip_onnx.metrics import Choice, Metric
 from gradskip_onnx.metrics.statistics import Significance, anova, friedman, spearman, wilcoxon
 from gradskip_onnx.metrics.table import first
 from gradskip_onnx.types import Array
 
 from .chart import Chart, chart
-from .choices import MethodChoice, choose_method, measurement_of
+from .choices import measurement_of
 from .evaluate import Findings, Report
 from .gather import Curve
 from .page import Note
@@ -44,7 +45,7 @@ def with_option(base: MethodChoice, **changed: Any) -> MethodChoice:
     return choose_method(base.row.name, **{**base.settings, **changed})
 
 
-def per_image(report: Report, choice: Choice, methods: Sequence[MethodChoice]) -> tuple[Array, Array]:
+def per_image(report: Report, choice: Choice[Metric], methods: Sequence[MethodChoice]) -> tuple[Array, Array]:
     """(methods, images) values of a metric and how focused the heads used were, where every method has a value."""
     label = measurement_of(choice, (*report.evaluation.alone, *report.evaluation.together)).label
     gathered = [report.everything[method.label, label] for method in methods]
@@ -58,9 +59,9 @@ def per_image(report: Report, choice: Choice, methods: Sequence[MethodChoice]) -
     return np.array(values, np.float64), np.array(focus, np.float64)
 
 
-def studied(report: Report) -> list[Choice]:
+def studied(report: Report) -> list[Choice[Metric]]:
     """Metrics that every image has by itself: tests are made on images."""
-    return [choice for choice in report.evaluation.metrics if choice.row.finish is first]
+    return [choice for choice in report.evaluation.columns if choice.row.finish is first]
 
 
 def tested(name: str, test: Callable[[], Significance]) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradskip_onnx.errors import GradskipError
-from gradskip_onnx.metrics import Choice, Measured
+from gradskip_onnx.metrics import Choice, Measured, Metric
 from gradskip_onnx.metrics.statistics import RESAMPLES, Interval, interval, paired, wilcoxon
 from gradskip_onnx.metrics.table import Better, first
 
@@ -82,9 +82,9 @@ def summarise(
         reason, image = next(iter(reasons.items()))
         raise GradskipError(f"nothing could be measured: {reason} (image {image})")
     cells: dict[tuple[str, str], Cell] = {}
-    for choice in evaluation.metrics:
+    for choice in evaluation.columns:
         cells |= _column(evaluation, choice, everything, reference, resamples)
-    columns = tuple(Column(each.label, each.row.summary, each.row.better) for each in evaluation.metrics)
+    columns = tuple(Column(each.label, each.row.summary, each.row.better) for each in evaluation.columns)
     return Summary(
         methods=methods,
         columns=columns,
@@ -97,7 +97,7 @@ def summarise(
     )
 
 
-def aligned(evaluation: Evaluation, choice: Choice, everything: Everything) -> dict[str, list[Measured]]:
+def aligned(evaluation: Evaluation, choice: Choice[Metric], everything: Everything) -> dict[str, list[Measured]]:
     """The results of every method for one metric, all lists about the same images and classes."""
     label = measurement_of(choice, (*evaluation.alone, *evaluation.together)).label
     found = {m.label: everything.get((m.label, label), Gathered()) for m in evaluation.methods}
@@ -106,7 +106,7 @@ def aligned(evaluation: Evaluation, choice: Choice, everything: Everything) -> d
 
 
 def _column(
-    evaluation: Evaluation, choice: Choice, everything: Everything, reference: str, resamples: int
+    evaluation: Evaluation, choice: Choice[Metric], everything: Everything, reference: str, resamples: int
 ) -> dict[tuple[str, str], Cell]:
     label = measurement_of(choice, (*evaluation.alone, *evaluation.together)).label
     lists = aligned(evaluation, choice, everything)
@@ -124,7 +124,7 @@ def _column(
     return cells
 
 
-def _p(choice: Choice, ours: Sequence[Measured], theirs: Sequence[Measured]) -> float | None:
+def _p(choice: Choice[Metric], ours: Sequence[Measured], theirs: Sequence[Measured]) -> float | None:
     """Only where every image has a value by itself."""
     if choice.row.finish is not first:
         return None

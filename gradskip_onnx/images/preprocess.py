@@ -13,7 +13,7 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.types import Array, Size
 
 from .interpolate import Box, place
-from .read import MAX_PIXELS, upright_rgb
+from .read import MAX_PIXELS
 
 Triple = tuple[float, float, float]
 
@@ -136,8 +136,9 @@ def resized(image_size: Size, preprocess: Preprocess) -> Size:
 
 
 def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry]:
-    """The model's input (3, H, W) float32 and where in the image it lies."""
-    image = upright_rgb(image)
+    """The model's input (3, H, W) float32 of an upright RGB image (see `read`), and where in the image it lies."""
+    if image.mode != "RGB":
+        raise InputError(f"an image of mode {image.mode} must become upright RGB first; see images.read.upright_rgb")
     width, height = image.size
     rows, columns = resized((height, width), preprocess)
     if rows * columns > MAX_PIXELS:

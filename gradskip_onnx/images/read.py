@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.types import Array
 
 MAX_PIXELS = 100_000_000  # about 300 MB decoded; the map at image size takes 400 MB more
 MAX_BYTES = 1 << 30
@@ -86,6 +87,13 @@ def upright_rgb(image: Image.Image, name: str = "image") -> Image.Image:
     rgb = _rgb(_turned(image), name)
     rgb.info = {}  # done with: the orientation must not be applied a second time
     return rgb
+
+
+def rgb_of_pixels(pixels: Array, name: str = "image") -> Image.Image:
+    """Pixels as a camera gives them, (H, W, 3) or grey (H, W) bytes, as an RGB image."""
+    if not pixels.size:
+        raise InputError(f"{name}: empty image, an array of shape {pixels.shape}")
+    return upright_rgb(Image.fromarray(np.ascontiguousarray(pixels)), name)
 
 
 def _turned(image: Image.Image) -> Image.Image:

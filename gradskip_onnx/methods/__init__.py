@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gradskip_onnx.imports.discovery import import_modules
 
+from .choice import MethodChoice, choose_method, find_method
 from .table import DEFAULT, METHODS, Cost, Method, method
 
-__all__ = ["DEFAULT", "METHODS", "Cost", "Method", "method"]
+__all__ = ["DEFAULT", "METHODS", "Cost", "Method", "MethodChoice", "choose_method", "find_method", "method"]
 
 import_modules(__path__, __name__)

@@ -1,8 +1,9 @@
-"""Checks the values of a method's options against what their fields allow."""
+"""Options of methods and metrics: fields that document themselves, settled from names and values, and their label."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import Field, field, fields
 from typing import Any
 
@@ -14,12 +15,25 @@ def option(default: Any, help: str, **limits: Any) -> Any:
     return field(default=default, metadata={"help": help, **limits})
 
 
-def check(method: str, options: Any) -> None:
-    """Raise InputError at the first field of the dataclass `options` whose value is not allowed."""
+def settle(what: str, kind: type[Any], given: Mapping[str, Any]) -> Any:
+    """The options of `what` ("method rise"), an instance of `kind`; unknown names and values are refused."""
+    known = [each.name for each in fields(kind)]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise InputError(f"{what} has no option {unknown[0]!r}; known: {', '.join(known) or '(none)'}")
+    options = kind(**given)
     for each in fields(options):
         value = getattr(options, each.name)
         if not _allowed(each, value):
-            raise InputError(f"{method} option {each.name}: got {value!r}, allowed: {_describe(each)}")
+            raise InputError(f"{what} option {each.name}: got {value!r}, allowed: {_describe(each)}")
+    return options
+
+
+def label(name: str, options: Any) -> str:
+    """The name and whatever differs from the defaults: `gradskip[gamma=0.1]`."""
+    told = [each.name for each in fields(options) if getattr(options, each.name) != each.default]
+    listing = ",".join(f"{each}={getattr(options, each)}" for each in told)
+    return f"{name}[{listing}]" if told else name
 
 
 def _allowed(each: Field[Any], value: Any) -> bool:

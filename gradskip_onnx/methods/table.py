@@ -8,7 +8,6 @@ from typing import Any
 
 from gradskip_onnx.autodiff.rulesets.choice import TRUE_GRADIENT, Rules
 from gradskip_onnx.autodiff.scores.seeds import Seed
-from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.types import Architecture, Needs, Relevance, Trace
 
 from .passes import Passes
@@ -46,10 +45,6 @@ class Method:
     rules: Callable[[Any], Rules] = lambda _: TRUE_GRADIENT
     seed: Callable[[Any], Seed | None] = lambda _: None
     refuses: Callable[[Architecture], str] = lambda _: ""
-
-    def request(self, options: Any, architecture: Architecture, score: str) -> PassRequest:
-        """The pass that it asks for first; `score` is the user's, for methods that have none of their own."""
-        return PassRequest(self.needs(options, architecture), self.seed(options) or score, self.rules(options))
 
 
 METHODS: dict[str, Method] = {}

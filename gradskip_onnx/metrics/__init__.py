@@ -8,11 +8,11 @@ from __future__ import annotations
 from gradskip_onnx.imports.discovery import import_modules
 
 from .sample import BATCH, IGNORED, Box, Remembering, Saliency, Sample, Score
-from .table import METRICS, Choice, Measured, Metric, choose, measure
+from .table import METRICS, Choice, ImageMetric, Measured, Metric, choose, measure
 
 __all__ = [
-    "BATCH", "IGNORED", "METRICS", "Box", "Choice", "Measured", "Metric", "Remembering", "Saliency", "Sample", "Score",
-    "choose", "measure",
+    "BATCH", "IGNORED", "METRICS", "Box", "Choice", "ImageMetric", "Measured", "Metric", "Remembering", "Saliency",
+    "Sample", "Score", "choose", "measure",
 ]  # fmt: skip
 
 import_modules(__path__, __name__)

@@ -18,7 +18,7 @@ from gradskip_onnx.types import Array
 
 from .sample import Saliency, Sample, Score, ask_with_ends
 from .substrates import SUBSTRATES, Blurred, Substrate, whole
-from .table import Measured, Metric, metric
+from .table import ImageMetric, Measured, metric
 
 KNOWN: dict[str, Substrate] = SUBSTRATES | {"blur": Blurred()}
 
@@ -60,7 +60,7 @@ def _passes(options: Any) -> int:
 
 
 metric(
-    Metric(
+    ImageMetric(
         name="faithfulness-violation",
         summary="share of images whose strongest patch acts against its sign when it is removed",
         better="lower",

@@ -21,7 +21,7 @@ from .protocols import KINDS, PROTOCOLS, Protocol
 from .ranking import ranks
 from .sample import Saliency, Sample, Score, ask_with_ends
 from .substrates import Blur, Blurred, Substrate, whole
-from .table import Measured, Metric, metric
+from .table import ImageMetric, Measured, metric
 
 SUBSTRATE_NAMES = ("usual", "mean", "black", "zero", "random", "blur")
 
@@ -90,8 +90,12 @@ def _passes(options: Any) -> int:
     return 2 * ((options.steps or protocol.steps) - 1) + 1 + len(distinct)
 
 
-def _row(name: str, summary: str, better: Any, lowest: float, term: str) -> Metric:
-    return metric(Metric(name, summary, better, (lowest, 1.0), Options, curves, _passes, (term,)))
+def _row(name: str, summary: str, better: Any, lowest: float, term: str) -> ImageMetric:
+    return metric(
+        ImageMetric(
+            name, summary, Options, better=better, span=(lowest, 1.0), terms=(term,), measure=curves, passes=_passes
+        )
+    )
 
 
 _row("insertion", "area under the probability as relevant pixels appear on a substrate", "higher", 0.0, "insertion")

@@ -15,7 +15,7 @@ from gradskip_onnx.methods.options import option
 from gradskip_onnx.types import Array
 
 from .sample import Box, Saliency, Sample, Score
-from .table import Measured, Metric, metric
+from .table import ImageMetric, Measured, metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,14 @@ def _passes(options: Any) -> int:
     return 0
 
 
-def _row(name: str, summary: str, term: str) -> Metric:
+def _row(name: str, summary: str, term: str) -> ImageMetric:
     needs = ("boxes", "mask")
-    return metric(Metric(name, summary, "higher", (0.0, 1.0), Options, point, _passes, (term,), needs=needs))
+    return metric(
+        ImageMetric(
+            name, summary, Options, better="higher", span=(0.0, 1.0), terms=(term,), measure=point, passes=_passes,
+            needs=needs,
+        )
+    )  # fmt: skip
 
 
 _row("pointing-game", "share of images whose strongest pixel lies on the object", "hit")

@@ -17,7 +17,7 @@ from gradskip_onnx.types import Array
 
 from .ranking import ranks
 from .sample import IGNORED, Saliency, Sample, Score
-from .table import Measured, Metric, first, metric
+from .table import ImageMetric, Measured, first, metric
 
 BINS = 256
 LEVEL = 0.75  # of "saliency greater than 0.75"
@@ -123,9 +123,20 @@ def _passes(options: Any) -> int:
     return 0
 
 
-def _row(name: str, summary: str, terms: tuple[str, ...], finish: Callable[[Array], Array]) -> Metric:
+def _row(name: str, summary: str, terms: tuple[str, ...], finish: Callable[[Array], Array]) -> ImageMetric:
     return metric(
-        Metric(name, summary, "higher", (0.0, 1.0), Options, compare, _passes, terms, finish, needs=("mask",))
+        ImageMetric(
+            name,
+            summary,
+            Options,
+            better="higher",
+            span=(0.0, 1.0),
+            terms=terms,
+            finish=finish,
+            measure=compare,
+            passes=_passes,
+            needs=("mask",),
+        )
     )
 
 

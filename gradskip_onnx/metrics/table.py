@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.methods.options import check
+from gradskip_onnx.methods.options import label, settle
 from gradskip_onnx.types import EMPTY, Array
 
 from .sample import Saliency, Sample, Score, usable
@@ -32,27 +32,26 @@ def first(terms: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """One row. `measure` may serve several rows; `terms` are the numbers of it that this row reads.
+class Row:
+    """What a metric of any kind has: a name, a line about it, and its options, a dataclass."""
+
+    name: str
+    summary: str
+    options: type[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric(Row):
+    """A number for each image. `terms` are the numbers of a measurement that this row reads.
 
     Over a dataset the terms are averaged first and `finish` (vectorised over leading axes) makes one value of them,
     so a mean of values and a ratio of sums, as in an accumulated IoU, are the same loop.
     """
 
-    name: str
-    summary: str
     better: Better
     span: tuple[float, float]  # the lowest and highest value there can be
-    options: type[Any]
-    measure: Callable[[Sample, Saliency, Score, Any], Measured]
-    passes: Callable[[Any], int]  # forward passes an image
     terms: tuple[str, ...]
     finish: Callable[[Array], Array] = first
-    needs: tuple[str, ...] = ()  # fields of Sample of which one must be there
-
-    def lacks(self, sample: Sample) -> bool:
-        """Whether the ground truth this metric needs is missing."""
-        return bool(self.needs) and all(getattr(sample, name) is None for name in self.needs)
 
     def read(self, measured: Measured) -> Array | None:
         """The terms of one image, None if it is excluded."""
@@ -68,10 +67,25 @@ class Metric:
         return float(self.finish(np.mean(kept, axis=0))) if kept else None
 
 
-METRICS: dict[str, Metric] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageMetric(Metric):
+    """Measured image by image; `measure` may serve several rows."""
+
+    measure: Callable[[Sample, Saliency, Score, Any], Measured]
+    passes: Callable[[Any], int]  # forward passes an image
+    needs: tuple[str, ...] = ()  # fields of Sample of which one must be there
+
+    def lacks(self, sample: Sample) -> bool:
+        """Whether the ground truth this metric needs is missing."""
+        return bool(self.needs) and all(getattr(sample, name) is None for name in self.needs)
 
 
-def metric(row: Metric) -> Metric:
+R = TypeVar("R", bound=Row)
+
+METRICS: dict[str, ImageMetric] = {}
+
+
+def metric(row: ImageMetric) -> ImageMetric:
     """Add a row to the table; a name can be taken once."""
     if row.name in METRICS:
         raise ValueError(f"metric {row.name!r} is registered twice")
@@ -80,40 +94,31 @@ def metric(row: Metric) -> Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Generic[R]):
     """A metric with its options settled."""
 
-    row: Metric
+    row: R
     options: Any
+
+    @classmethod
+    def of(cls, row: R, options: Mapping[str, Any]) -> Choice[R]:
+        """Unknown options and values are refused."""
+        return cls(row, settle(f"metric {row.name}", row.options, options))
 
     @property
     def label(self) -> str:
         """The name and whatever differs from the defaults: `insertion[substrate=black]`."""
-        told = [f.name for f in fields(self.options) if getattr(self.options, f.name) != f.default]
-        listing = ",".join(f"{name}={getattr(self.options, name)}" for name in told)
-        return f"{self.row.name}[{listing}]" if told else self.row.name
-
-    @property
-    def passes(self) -> int:
-        """Forward passes an image, shared with other choices that make the same measurement."""
-        return self.row.passes(self.options)
+        return label(self.row.name, self.options)
 
 
-def choose(name: str, **options: Any) -> Choice:
+def choose(name: str, **options: Any) -> Choice[ImageMetric]:
     """A metric by its name; unknown names, options and values are refused."""
     if name not in METRICS:
         raise InputError(f"unknown metric {name!r}; known: {', '.join(METRICS)}")
-    row = METRICS[name]
-    known = [each.name for each in fields(row.options)]
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise InputError(f"metric {name} has no option {unknown[0]!r}; known: {', '.join(known)}")
-    settled = row.options(**options)
-    check(f"metric {name}", settled)
-    return Choice(row, settled)
+    return Choice.of(METRICS[name], options)
 
 
-def measure(choices: Sequence[Choice], sample: Sample, saliency: Saliency, score: Score) -> list[Measured]:
+def measure(choices: Sequence[Choice[ImageMetric]], sample: Sample, saliency: Saliency, score: Score) -> list[Measured]:
     """One measurement a choice; choices that need the same one share it, so the model is asked once."""
     usable(saliency, sample)
     made: dict[Any, Measured] = {}

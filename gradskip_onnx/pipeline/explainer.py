@@ -2,50 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, overload
+from itertools import islice, repeat
+from typing import Any, TypeVar, overload
 
 import numpy as np
-from PIL import Image
 
 from gradskip_onnx.autodiff.scores.seeds import RANKED, named_seed
-from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images import interpolate
 from gradskip_onnx.images.classes import Candidate, find_class, rank
-from gradskip_onnx.images.preprocess import Geometry, Preprocess, prepare
-from gradskip_onnx.images.read import Picture, open_picture, upright_rgb
+from gradskip_onnx.images.preprocess import Geometry, Preprocess
 from gradskip_onnx.images.regions import Region, weigh
 from gradskip_onnx.instrument.pass_request import PassRequest
-from gradskip_onnx.methods import DEFAULT, METHODS, Method
+from gradskip_onnx.methods import DEFAULT, choose_method
 from gradskip_onnx.passes.extra_passes import ExtraPasses, Progress
 from gradskip_onnx.passes.opened_model import OpenedModel
 from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.tasks import task_of
-from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace
+from gradskip_onnx.types import Architecture, Array, Needs, Trace
 
-MOST_AT_ONCE = 8  # images in one run: memory stays flat however many are given
+from .batch import run_jobs
+from .inputs import MOST_AT_ONCE, ImageLike, Images, Prepared, is_several, paired, prepare_image, sort_out
+from .question import Question, Target
+
 TOP = 5
-ImageLike = str | os.PathLike[str] | Image.Image | Picture
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Explanation:
-    """One answer: the map, the class it is for, and the facts an auditor asks about."""
-
-    map: Array  # (H, W) float32 at the size of the image given
-    target: Candidate
-    top: tuple[Candidate, ...]
-    relevance: Relevance
-    preprocess: Preprocess
-    geometry: Geometry
-    provider: str
-    model_sha256: str
-    timings: Mapping[str, float]
-    warnings: tuple[str, ...] = ()
+R = TypeVar("R")
+Targets = Target | Iterable[Target]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,45 +68,74 @@ class Explainer:
 
     @overload
     def explain(
-        self, image: ImageLike, target: int | str | None = None, *,
+        self, image: ImageLike, target: Target = None, *,
         method: str = DEFAULT, region: Region | None = None, score: str = "logit",
-        progress: Progress | None = None, **options: Any,
+        progress: Progress | None = None, batch_size: int | None = None, **options: Any,
     ) -> Explanation: ...  # fmt: skip
 
     @overload
     def explain(
         self, image: ImageLike, target: list[Any] | tuple[Any, ...], *,
         method: str = DEFAULT, region: Region | None = None, score: str = "logit",
-        progress: Progress | None = None, **options: Any,
+        progress: Progress | None = None, batch_size: int | None = None, **options: Any,
     ) -> list[Explanation]: ...  # fmt: skip
 
     @overload
     def explain(
-        self, image: Array, target: int | str | Sequence[int | str | None] | None = None, *,
+        self, image: list[Any] | tuple[Any, ...], target: Targets = None, *,
         method: str = DEFAULT, region: Region | None = None, score: str = "logit",
-        progress: Progress | None = None, **options: Any,
+        progress: Progress | None = None, batch_size: int | None = None, **options: Any,
     ) -> list[Explanation]: ...  # fmt: skip
+
+    @overload
+    def explain(
+        self, image: Iterator[Any], target: Targets = None, *,
+        method: str = DEFAULT, region: Region | None = None, score: str = "logit",
+        progress: Progress | None = None, batch_size: int | None = None, **options: Any,
+    ) -> Iterator[Explanation]: ...  # fmt: skip
+
+    @overload
+    def explain(  # of an array: one or a list, which its shape decides and its type does not tell
+        self, image: Array, target: Targets = None, *,
+        method: str = DEFAULT, region: Region | None = None, score: str = "logit",
+        progress: Progress | None = None, batch_size: int | None = None, **options: Any,
+    ) -> Any: ...  # fmt: skip
 
     def explain(
         self, image: Any, target: Any = None, *,
         method: str = DEFAULT, region: Region | None = None, score: str = "logit",
-        progress: Progress | None = None, **options: Any,
-    ) -> Explanation | list[Explanation]:  # fmt: skip
-        """Explain one image (path or PIL image), or each of a batch of preprocessed ones (B, channels, H, W).
+        progress: Progress | None = None, batch_size: int | None = None, **options: Any,
+    ) -> Any:  # fmt: skip
+        """Explain one image, each of a list (the answer is a list) or each that an iterator gives (an iterator).
 
-        One image with a list of targets is explained for each of them; they share its forward pass where the model
-        allows it. `progress` is told how many passes were done, each time some were, by methods that ask again.
+        An image is a path, the bytes of a file, a PIL image, pixels (H, W, 3) or (H, W) of type uint8, or floats
+        (channels, H, W) that are preprocessed already; an array (B, channels, H, W) of those counts as a list. Any
+        object with `__array__` is an array. An iterator is drawn from as its explanations are asked for, `batch_size`
+        images at a time, and nothing is held of those that are done. Without `batch_size` images of a list or iterator
+        run one by one, those of a preprocessed array by eights. An image that cannot be explained raises InputError;
+        `pipeline.batch.run_jobs` is the loop that goes on.
+
+        `target` is one for all images or one for each. One image with a list of targets is explained for each of them;
+        they share its forward pass where the model allows it. `progress(n)` is called after each batch of n extra
+        passes, by methods that ask the model again.
         """
-        row = _method(method)
-        settings = _settings(row, options)
-        images, geometries = self._given(image)
-        several = isinstance(target, list | tuple | np.ndarray)
-        targets = list(target) if several else [target] * len(images)
-        if not targets or (len(targets) != len(images) and len(images) > 1):
-            raise InputError(f"{len(targets)} targets for {len(images)} images; give one for all or one for each")
-        classes = [find_class(entry, self.labels, self.architecture.classes) for entry in targets]
-        found = self._in_parts(images, classes, geometries, row, settings, region, score, progress)
-        return found if several or isinstance(image, np.ndarray) else found[0]
+        question = Question(choose_method(method, **options), score, region)
+        images = sort_out(image, self.architecture.input_dims)
+
+        def answers(some: Sequence[tuple[Prepared, int | None]]) -> list[Explanation]:
+            return self.answer([each for each, _ in some], [index for _, index in some], question, progress)
+
+        count, several = images.count, is_several(target)
+        classes = map(self._class, target) if several else repeat(self._class(target))
+        if count is None:
+            return self._over(images, classes, answers, batch_size)
+        wanted = list(classes if several else islice(classes, count))
+        if count == 1 and wanted:
+            found = self.answer([self.prepare(next(images.each))], wanted, question, progress)
+            return found if several or not images.single else found[0]
+        if len(wanted) != count:
+            raise InputError(f"{len(wanted)} targets for {count} images; give one for all or one for each")
+        return list(self._over(images, iter(wanted), answers, batch_size))
 
     def explain_likeliest(
         self, image: ImageLike | Array, count: int = RANKED, *,
@@ -128,80 +143,101 @@ class Explainer:
         progress: Progress | None = None, **options: Any,
     ) -> list[Explanation]:  # fmt: skip
         """Explain one image for each of its likeliest classes, at most five; in a segmentation those that are there."""
-        row = _method(method)
-        settings = _settings(row, options)
-        images, geometries = self._given(image)
-        if len(images) > 1 or not 0 < count <= RANKED:
+        question = Question(choose_method(method, **options), score, region)
+        images = sort_out(image, self.architecture.input_dims)
+        if images.count != 1:
+            raise InputError(f"the likeliest classes are explained of one image, and 1 to {RANKED} of them")
+        return self.answer_likeliest(self.prepare(next(images.each)), count, question, progress)
+
+    @overload
+    def classify(self, image: ImageLike, *, batch_size: int | None = None) -> tuple[Candidate, ...]: ...
+
+    @overload
+    def classify(
+        self, image: list[Any] | tuple[Any, ...], *, batch_size: int | None = None
+    ) -> list[tuple[Candidate, ...]]: ...
+
+    @overload
+    def classify(self, image: Iterator[Any], *, batch_size: int | None = None) -> Iterator[tuple[Candidate, ...]]: ...
+
+    @overload
+    def classify(self, image: Array, *, batch_size: int | None = None) -> Any: ...
+
+    def classify(self, image: Any, *, batch_size: int | None = None) -> Any:
+        """The classes the model leans to most, strongest first: a tuple for one image, a list or iterator of tuples.
+
+        Images are given as to `explain`.
+        """
+        images, task = sort_out(image, self.architecture.input_dims), task_of(self.architecture)
+
+        def ranked(some: Sequence[tuple[Prepared, int | None]]) -> list[tuple[Candidate, ...]]:
+            values = np.stack([each.values for each, _ in some])
+            traces, _, _ = self._run(values, [None] * len(values), None, PassRequest(Needs()))
+            return [rank(task, trace.logits, self.labels)[:TOP] for trace in traces]
+
+        if images.single:
+            return ranked([(self.prepare(next(images.each)), None)])[0]
+        found = self._over(images, repeat(None), ranked, batch_size)
+        return found if images.count is None else list(found)
+
+    def prepare(self, image: ImageLike | Array, name: str = "image") -> Prepared:
+        """One image as the model takes it; `name` stands for it in errors if it has none of its own."""
+        return prepare_image(image, self.preprocess, self.architecture.input_dims, name)
+
+    def answer(
+        self, images: Sequence[Prepared], classes: Sequence[int | None], question: Question,
+        progress: Progress | None = None,
+    ) -> list[Explanation]:  # fmt: skip
+        """Each image for its class, all in one run; or one image for each of several classes, some at a time."""
+        if len(images) == len(classes):
+            return self._explain(images, classes, question, progress)
+        parts = (classes[start : start + MOST_AT_ONCE] for start in range(0, len(classes), MOST_AT_ONCE))
+        return [found for part in parts for found in self._explain(images, part, question, progress)]
+
+    def answer_likeliest(
+        self, image: Prepared, count: int, question: Question, progress: Progress | None = None
+    ) -> list[Explanation]:
+        """One image for each of its likeliest classes; in a segmentation those that are there."""
+        if not 0 < count <= RANKED:
             raise InputError(f"the likeliest classes are explained of one image, and 1 to {RANKED} of them")
         places = [-1 - place for place in range(min(count, self.architecture.classes))]  # as the seeds have it
-        found = self._in_parts(images, places, geometries, row, settings, region, score, progress)
-        return [each for each in found if each.target.probability > 0]
+        return [each for each in self.answer([image], places, question, progress) if each.target.probability > 0]
 
-    def _given(self, image: Any) -> tuple[Array, list[Geometry]]:
-        """What was given as a batch of arrays, and where each lies in its picture."""
-        if not isinstance(image, np.ndarray):
-            values, geometry = self._prepare(image)
-            return values[None], [geometry]
-        images = self._checked(image)
-        return images, [Geometry(images.shape[2:], (0.0, 0.0, *images.shape[:1:-1]))] * len(images)
+    def _over(
+        self, images: Images, classes: Iterator[int | None],
+        work: Callable[[Sequence[tuple[Prepared, int | None]]], Sequence[R]], batch_size: int | None,
+    ) -> Iterator[R]:  # fmt: skip
+        """What `work` makes of each image with its class, a batch at a time; the first that fails raises."""
 
-    def _in_parts(
-        self, images: Array, classes: Sequence[int | None], geometries: Sequence[Geometry], row: Method,
-        settings: Any, region: Region | None, score: str, progress: Progress | None,
-    ) -> list[Explanation]:  # fmt: skip
-        """So many at once that memory stays flat: images, or classes of one image."""
-        found: list[Explanation] = []
-        for start in range(0, len(classes), MOST_AT_ONCE):
-            part = slice(start, start + MOST_AT_ONCE)
-            wanted = classes[part]
-            some = images[part] if len(images) > 1 else images
-            places = geometries[part] if len(images) > 1 else [*geometries] * len(wanted)
-            found += self._explain(some, wanted, places, row, settings, region, score, progress)
-        return found
+        def prepared(job: tuple[str, Any, int | None]) -> tuple[Prepared, int | None]:
+            name, image, index = job
+            return self.prepare(image, name), index
 
-    def classify(self, image: ImageLike) -> tuple[Candidate, ...]:
-        """The classes the model leans to most, strongest first."""
-        values, _ = self._prepare(image)
-        traces, _, _ = self._run(values[None], [None], None, PassRequest(Needs()))
-        return rank(task_of(self.architecture), traces[0].logits, self.labels)[:TOP]
+        size = images.at_once if batch_size is None else batch_size
+        outcomes = run_jobs(paired(images.each, classes), prepared, work, batch_size=size)
+        return (outcome.result() for outcome in outcomes)
 
-    def _prepare(self, image: Any) -> tuple[Array, Geometry]:
-        if self.architecture.input_dims.channels != 3:
-            raise InputError(
-                f"the model takes {self.architecture.input_dims.channels} channels, an image has 3; "
-                "give a preprocessed array (B, channels, H, W) instead"
-            )
-        if isinstance(image, str | os.PathLike):
-            image = open_picture(Path(image))
-        return prepare(image.image if isinstance(image, Picture) else upright_rgb(image), self.preprocess)
-
-    def _checked(self, images: Array) -> Array:
-        expected = self.architecture.input_dims
-        if images.ndim != 4 or images.shape[1:] != expected:
-            raise InputError(f"an array of shape (B, {', '.join(map(str, expected))}) is expected, got {images.shape}")
-        if not len(images):
-            raise InputError("the array holds no image")
-        if not np.isfinite(images).all():
-            raise InputError("the array holds NaN or infinity")
-        return images
+    def _class(self, target: Target) -> int | None:
+        return find_class(target, self.labels, self.architecture.classes)
 
     def _explain(
-        self, images: Array, targets: Sequence[int | None], geometries: Sequence[Geometry], row: Method,
-        settings: Any, region: Region | None, score: str, progress: Progress | None = None,
-    ) -> list[Explanation]:  # fmt: skip
+        self, images: Sequence[Prepared], targets: Sequence[int | None], question: Question, progress: Progress | None
+    ) -> list[Explanation]:
         """Plan, run, propagate, upsample: each image for its target, or one image for each of several."""
-        if reason := row.refuses(self.architecture):
-            raise UnsupportedModelError("not-for-method", f"method {row.name} cannot explain this model: {reason}")
-        named_seed(score)  # a name that is unknown is refused even where the method has its own
-        regions = self._regions(region, geometries)
-        request = row.request(settings, self.architecture, score)
-        traces, session, timings = self._run(images, targets, regions, request)
+        method = question.method
+        method.check(self.architecture)
+        named_seed(question.score)  # an unknown name is refused even where the method has its own
+        geometries = [image.geometry for image in images] * (len(targets) // len(images))
+        regions = self._regions(question.region, geometries)
+        request = method.request(self.architecture, question.score)
+        values = np.stack([image.values for image in images])
+        traces, session, timings = self._run(values, targets, regions, request)
         task, found = task_of(self.architecture), []
         for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):
             began = time.perf_counter()
             pixels = None if regions is None else regions[at]
             asked = ExtraPasses(task, self._again, trace, pixels, request, self.model.shorten, progress)
-            relevance = row.run(trace, self.architecture, settings, asked)
+            relevance = method.run(trace, self.architecture, asked)
             placed = geometry.place(interpolate.resize(relevance.scores, self.architecture.input_dims.size))
             ranked = rank(task, trace.logits, self.labels, TOP, trace.target)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)
@@ -242,17 +278,3 @@ class Explainer:
             raise InputError("a region can be explained for segmentation only; this model classifies the whole image")
         rows, columns = (int(size or 0) for size in self.model.facts.scores.dims[2:])
         return [weigh(region, geometry, (rows, columns)) for geometry in geometries]
-
-
-def _method(name: str) -> Method:
-    if name not in METHODS:
-        raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    return METHODS[name]
-
-
-def _settings(row: Method, options: Mapping[str, Any]) -> Any:
-    known = row.options.__dataclass_fields__
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise InputError(f"method {row.name} has no option {unknown[0]!r}; known: {', '.join(known)}")
-    return row.options(**options)

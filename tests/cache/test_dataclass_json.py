@@ -168,5 +168,5 @@ def test_a_class_that_cannot_be_read_is_no_silent_miss(tmp_path):
     record: Any = make_dataclass("Facts", [("place", bytes)], frozen=True)(b"")
     entries = ModelCache(CacheFolder(tmp_path))
     with pytest.raises(TypeError, match=r"Facts\.place"):
-        entries.keep_portrait({}, record)
+        entries.keep_facts({}, record)
     assert not list(tmp_path.iterdir())

@@ -6,7 +6,9 @@ import pytest
 from gradskip_onnx.cli.listing import read_list, read_methods, read_metrics
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.evaluation.metric_kinds import GroupMetric, MethodMetric
 from gradskip_onnx.methods import METHODS
+from gradskip_onnx.metrics import METRICS, ImageMetric
 
 
 def test_names_and_options():
@@ -44,12 +46,18 @@ def test_all_leaves_out_what_is_named():
     assert sorted(found[1:]) == sorted(set(METHODS) - {"rise"})
 
 
-def test_metrics_and_flops():
-    metrics, counted = read_metrics("insertion[substrate=black,steps=7],gflops,randomisation[images=2]")
+def test_metrics_of_three_kinds():
+    found = read_metrics("insertion[substrate=black,steps=7],gflops,randomisation[images=2]")
 
-    assert [metric.label for metric in metrics] == ["insertion[substrate=black,steps=7]", "randomisation[images=2]"]
-    assert counted
-    assert not read_metrics("pointing-game")[1]
+    assert [each.label for each in found] == ["insertion[substrate=black,steps=7]", "gflops", "randomisation[images=2]"]
+    assert [type(each.row) for each in found] == [ImageMetric, MethodMetric, GroupMetric]
+
+
+def test_all_metrics_of_every_kind():
+    found = [each.label for each in read_metrics("randomisation[images=2],all")]
+
+    assert found[0] == "randomisation[images=2]"
+    assert set(found[1:]) == {*METRICS, "gflops"}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +71,7 @@ def test_metrics_and_flops():
         (read_metrics, "insertian", "unknown metric 'insertian'"),
         (read_metrics, "insertion[substrate=grey]", "substrate: got 'grey'"),
         (read_metrics, "randomisation[images=0]", "images: got 0"),
+        (read_metrics, "gflops[unit=1]", r"NAME one of \(none\)"),
     ],
 )
 def test_mistakes_are_named(read, text, message):

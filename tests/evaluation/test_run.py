@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
 import pytest
 
+from gradskip_onnx import api
 from gradskip_onnx.datasets import Selection, load
 from gradskip_onnx.errors import GradskipError, InputError
-from gradskip_onnx.evaluation import Report, choose_method, choose_metric, evaluate, set_up
+from gradskip_onnx.evaluation import Report, choose_method, choose_metric, evaluate, set_up, write
 from gradskip_onnx.evaluation.forward import Forward
 from gradskip_onnx.images import interpolate
 from gradskip_onnx.images.preprocess import prepare
 from gradskip_onnx.images.read import open_picture
+from gradskip_onnx.passes.opened_model import OpenedModel
 from gradskip_onnx.types import Array
 from tests.support.evaluation_data import PREPROCESS, explainer, model_bytes, pictures
 
@@ -195,12 +198,7 @@ def test_a_method_that_fails_on_an_image_is_a_failure_there(model, tmp_path, mon
     data = pictures(tmp_path / "data", 3)
     means = sorted(prepare(open_picture(path).image, PREPROCESS)[0].mean() for path in data.glob("*.png"))
     worst = (means[0] + means[1]) / 2
-    changed = dict(METHODS)
-    from dataclasses import replace
-
-    changed["rollout"] = replace(METHODS["rollout"], run=fragile)
-    monkeypatch.setattr("gradskip_onnx.evaluation.choices.METHODS", changed)
-    monkeypatch.setattr("gradskip_onnx.pipeline.explainer.METHODS", changed)
+    monkeypatch.setitem(METHODS, "rollout", replace(METHODS["rollout"], run=fragile))
     report = run(model, data, tmp_path / "out")
 
     label = report.summary.columns[0].label
@@ -246,3 +244,50 @@ def test_randomisation_is_resumed_too(model, tmp_path):
     assert found.count == 2
     assert -1 <= found.value < 0.99  # random weights move the map
     assert second.summary.cells == first.summary.cells
+
+
+def test_flops_are_counted_once(model, tmp_path, monkeypatch):
+    """They belong to the method: kept among the results, and never among those of an image."""
+    data = pictures(tmp_path / "data", 2)
+    metrics = [choose_metric("insertion", steps=2), choose_metric("gflops")]
+    first = run(model, data, tmp_path / "out", metrics=metrics)
+    assert [column.label for column in first.summary.columns] == ["insertion[steps=2]"]
+    assert first.prices["gradskip"].giga > first.prices["rollout"].giga > 0
+
+    monkeypatch.setattr("gradskip_onnx.evaluation.cost.of_plan", lambda *_: pytest.fail("counted again"))
+    second = run(model, data, tmp_path / "out", metrics=metrics)
+    assert second.prices == first.prices
+    assert run(model, data, tmp_path / "out", metrics=metrics[:1]).prices["gradskip"].giga is None
+
+
+def test_a_run_that_is_done_reads_no_model(tmp_path, monkeypatch):
+    """With a warm cache and every result there, the file is neither read nor opened in a session."""
+    monkeypatch.setenv("GRADSKIP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "model.onnx").write_bytes(model_bytes())
+    data = pictures(tmp_path / "data", 2)
+    chosen = [choose_metric("insertion", steps=2), choose_metric("gflops"), choose_metric("randomisation", images=1)]
+
+    def again() -> Report:
+        opened = api.load(tmp_path / "model.onnx", preprocess=PREPROCESS, threads=1)
+        report: Report = run(opened, data, tmp_path / "out", methods=("gradskip", "grad-cam"), metrics=chosen)
+        write(report, title="again")
+        return report
+
+    first = again()
+    monkeypatch.setattr("gradskip_onnx.graph.architecture.read", lambda *_, **__: pytest.fail("the model was read"))
+    monkeypatch.setattr(OpenedModel, "_session", lambda *_: pytest.fail("a session was opened"))
+    second = again()
+
+    assert second.summary.cells == first.summary.cells
+    assert second.prices == first.prices
+
+
+def test_the_progress_of_a_run_that_is_done_is_whole(model, tmp_path):
+    data = pictures(tmp_path / "data", 2)
+    told: list[list[str]] = [[], []]
+    evaluation = run(model, data, tmp_path / "out").evaluation
+    for folder, steps in zip(("new", "out"), told, strict=True):
+        evaluate(evaluation, tmp_path / folder, step=steps.append, resamples=100)
+
+    assert len(told[0]) == evaluation.steps
+    assert sorted(told[0]) == sorted(told[1])

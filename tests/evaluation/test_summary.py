@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ from gradskip_onnx.evaluation.cost import prices
 from gradskip_onnx.evaluation.documents import as_csv, as_document
 from gradskip_onnx.evaluation.evaluate import Report
 from gradskip_onnx.evaluation.gather import Curve, gather
-from gradskip_onnx.evaluation.ledger import Ledger
+from gradskip_onnx.evaluation.records import NAME
 from gradskip_onnx.evaluation.run import Run
 from gradskip_onnx.evaluation.summary import summarise
+from gradskip_onnx.pipeline.ledger import Ledger
 from tests.support.evaluation_data import explainer, pictures
 
 ODD = "gradskip[gamma=0.1]"
@@ -41,9 +41,9 @@ def report(tmp_path) -> Report:
     """Three images: 02.png failed for the second method, a key written twice counts as it was written last."""
     data = pictures(tmp_path / "data", 3)
     methods = [choose_method("rollout"), choose_method("gradskip", gamma=0.1)]
-    metrics = [choose_metric("insertion"), choose_metric("insertion-deletion")]
+    metrics = [choose_metric("insertion"), choose_metric("insertion-deletion"), choose_metric("gflops")]
     evaluation, _ = set_up(explainer(), load(str(data)), methods, metrics, pictures=0)
-    ledger = Ledger(tmp_path / "results.jsonl")
+    ledger = Ledger(tmp_path / NAME)
     for record in (
         line("00.png", "rollout", 0.1, 0.9, "a"),
         line("00.png", "rollout", 0.5, 0.1, "a"),
@@ -55,7 +55,7 @@ def report(tmp_path) -> Report:
         line("99.png", "rollout", 9.0, 9.0, "of another run"),
     ):
         ledger.append(record)
-    everything = gather(Ledger.open(tmp_path), set("abcdef"))
+    everything = gather(Ledger.open(tmp_path / NAME), set("abcdef"))
     (tmp_path / "timings.jsonl").write_text(
         "\n".join(
             json.dumps({"model": model, "method": "rollout", "images": 2, "seconds": seconds})
@@ -64,8 +64,8 @@ def report(tmp_path) -> Report:
         + '\n{"cut'
     )
     summary = summarise(evaluation, everything, tmp_path, "rollout", resamples=400)
-    cost = prices(evaluation.explainer, evaluation.methods, "logit", count=True)
     run = Run.open(evaluation, tmp_path)
+    cost = prices(evaluation.explainer, evaluation.methods, "logit", evaluation.of_methods, run.ledger)
     return Report(evaluation, summary, cost, everything, as_document(evaluation, summary, cost), run)
 
 
@@ -149,16 +149,3 @@ def test_formulas_stay_text():
 
     assert _safe("=1+1") == "'=1+1"
     assert _safe("rollout") == "rollout"
-
-
-def test_a_ledger_is_mended(tmp_path: Path):
-    ledger = Ledger(tmp_path / "results.jsonl")
-    ledger.append({"key": "a", "image": "x"})
-    ledger.append({"key": "b", "image": "y" * 200_000, "error": "e"})
-    with ledger.path.open("ab") as stream:
-        stream.write(b'{"key": "c", "ima')
-    again = Ledger.open(tmp_path)
-
-    assert again.done == {"a", "b"}
-    assert again.failed == {"b"}
-    assert ledger.path.read_bytes().endswith(b"\n")

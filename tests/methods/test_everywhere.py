@@ -148,7 +148,8 @@ def explained(name: str, **options: float) -> Array:
     explainer, _, _ = passed()
     chosen: Any = options
     (found,) = explainer.explain(picture(explainer)[None], method=name, **chosen)
-    return found.relevance.scores
+    scores: Array = found.relevance.scores
+    return scores
 
 
 def same(found: Array, expected: Array, within: float = TWIN) -> None:

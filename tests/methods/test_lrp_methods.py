@@ -17,9 +17,9 @@ import torch
 
 from gradskip_onnx.autodiff.rulesets.choice import Rules
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.evaluation.choices import choose_method
-from gradskip_onnx.evaluation.cost import prices
+from gradskip_onnx.evaluation.cost import gflops
 from gradskip_onnx.instrument.pass_request import PassRequest
+from gradskip_onnx.methods import choose_method
 from gradskip_onnx.types import Array, Needs
 
 from .lrp_cases import FORMS, GRID, IMAGES, TARGETS, Case, case, load, patches_of, same
@@ -197,10 +197,10 @@ def test_cost() -> None:
         choose_method("chefer1"),
         choose_method("chefer2"),
     ]
-    found = prices(explainer, wanted, "logit", count=True)
-    held, gamma, full, position, relevance, attention = (round(1e9 * (found[one.label].giga or 0)) for one in wanted)
+    found = gflops(explainer, wanted, "logit")
+    held, gamma, full, position, relevance, attention = (round(1e9 * one["giga"]) for one in found)
 
-    assert [(one.forwards, one.backwards) for one in found.values()] == [(1, 1)] * 4 + [(1, 2), (1, 1)]
+    assert [(one.cost.forwards, one.cost.backwards) for one in wanted] == [(1, 1)] * 4 + [(1, 2), (1, 1)]
     weights = onnx.load(str(SHIPPED["vit"])).graph.initializer
     mlps = [2 * prod(w.dims) for w in weights if sorted(w.dims) == [96, 144]]  # forward, of a token
     layers = 145 * sum(mlps[:-2]) + sum(mlps[-2:])  # in the last block the class token alone is read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradskip_onnx.metrics import choose, measure
+from gradskip_onnx.metrics import METRICS, choose, measure
 from gradskip_onnx.metrics.faithfulness import patch_weights
 
 from .metric_samples import Counting, saliency, sample, weighted
@@ -84,7 +84,7 @@ def test_option_overrides_the_patch_of_the_sample():
 
     assert found.numbers["drop"] == pytest.approx(1)
     assert found.numbers["weight"] == 1
-    assert sum(score.batches) == choose(ROW).passes == 2
+    assert sum(score.batches) == METRICS[ROW].passes(METRICS[ROW].options()) == 2
 
 
 def test_only_the_patch_is_replaced():

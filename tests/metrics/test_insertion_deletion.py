@@ -199,7 +199,7 @@ def test_ends_are_asked_for_once_and_memory_is_bounded(options, asked: int):
     measure(choices, sample(np.ones((28, 28))), saliency(np.random.default_rng(0).random((28, 28))), score)
 
     assert sum(score.batches) == asked
-    assert choices[0].passes == asked
+    assert choices[0].row.passes(choices[0].options) == asked
     assert max(score.batches) <= BATCH
 
 

@@ -24,6 +24,7 @@ from timm.models.vision_transformer import VisionTransformer
 
 import gradskip_onnx
 from gradskip_onnx.api import Explainer
+from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.types import Array, Relevance
 
 # Of the largest entry of a map: one side runs in float32 on ONNX Runtime, the other in float64.
@@ -58,8 +59,8 @@ class Pair:
 
     def run(self, method: str, **options: Any) -> Relevance:
         """Our side."""
-        (found,) = self.explainer.explain(self.image[None], self.target, method=method, **options)
-        return found.relevance
+        found: list[Explanation] = self.explainer.explain(self.image[None], self.target, method=method, **options)
+        return found[0].relevance
 
     def logits(self, images: Array) -> Array:
         with torch.no_grad():

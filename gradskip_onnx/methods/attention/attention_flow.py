@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from gradskip_onnx.autodiff.scores.seeds import logit
 from gradskip_onnx.imports.optional import needed
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
@@ -23,9 +23,6 @@ UNIT = 1 << 30  # capacities are whole numbers for the solver: 1 becomes this, t
 class AttentionFlowOptions:
     heads: str = option("mean", "how the heads become one", choices=tuple(FUSIONS))
     blocks: int = option(0, "how many blocks take part, counted from the last; 0: all", low=0)
-
-    def __post_init__(self) -> None:
-        check("attention-flow", self)
 
 
 def attention_flow(
@@ -43,9 +40,10 @@ def attention_flow(
     inward = BlockAttention(trace, blocks[0]).patches(np.minimum(matrices[0].sum(axis=0), 1.0))
     return Relevance(
         read_only((flows / flows.sum()).reshape(blocks[0].grid)),
-        "attention-flow",
-        asdict(options),
-        {"tokens_read": float((row > 0).sum()), "bound_by_patch": float(np.isclose(flows, inward, atol=1e-6).mean())},
+        checks={
+            "tokens_read": float((row > 0).sum()),
+            "bound_by_patch": float(np.isclose(flows, inward, atol=1e-6).mean()),
+        },
     )
 
 

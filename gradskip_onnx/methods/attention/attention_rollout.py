@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from gradskip_onnx.autodiff.scores.seeds import logit
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
@@ -21,9 +21,6 @@ class RolloutOptions:
     heads: str = option("mean", "how the heads become one", choices=tuple(FUSIONS))
     start: int = option(1, "number of the first block that takes part", low=1)
 
-    def __post_init__(self) -> None:
-        check("rollout", self)
-
 
 def rollout(trace: Trace, architecture: Architecture, options: RolloutOptions, passes: Passes) -> Relevance:
     """J = Â^L ... Â^start, rows of Â = Ā + I divided by their sums; the row of the class token, patches only."""
@@ -34,13 +31,11 @@ def rollout(trace: Trace, architecture: Architecture, options: RolloutOptions, p
         return np.asarray(shared + whole.carried(shared, fuse, whole.attention))
 
     row = start(trace, architecture, passes)
-    stop = first_block(options.start, architecture, "rollout")
+    stop = first_block(options.start, architecture)
     found = walk(trace, architecture, row, stop, back_through)
     return Relevance(
         read_only(found.reshape(architecture.blocks[stop].grid)),
-        "rollout",
-        asdict(options),
-        {"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
+        checks={"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
@@ -18,9 +18,6 @@ from .readout import first_block, start, walk
 class Chefer1Options:
     start: int = option(1, "number of the first block that takes part; the paper's evaluations begin at 2", low=1)
 
-    def __post_init__(self) -> None:
-        check("chefer1", self)
-
 
 def chefer1(trace: Trace, architecture: Architecture, options: Chefer1Options, passes: Passes) -> Relevance:
     """The row of the class token in (I + C^L) ... (I + C^start), C = mean over the heads of relu(G * R).
@@ -32,13 +29,11 @@ def chefer1(trace: Trace, architecture: Architecture, options: Chefer1Options, p
         return row + whole.carried(row, weighted, whole.relevance, whole.gradient)
 
     row = start(trace, architecture, passes)
-    stop = first_block(options.start, architecture, "chefer1")
+    stop = first_block(options.start, architecture)
     found = walk(trace, architecture, row, stop, back_through)
     return Relevance(
         read_only(found.reshape(architecture.blocks[stop].grid)),
-        "chefer1",
-        asdict(options),
-        {"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
+        checks={"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
     )
 
 

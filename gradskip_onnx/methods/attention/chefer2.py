@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Method, method, one_backward
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
@@ -18,9 +18,6 @@ from .readout import first_block, start, walk
 @dataclass(frozen=True, slots=True)
 class Chefer2Options:
     start: int = option(1, "number of the first block that takes part", low=1)
-
-    def __post_init__(self) -> None:
-        check("chefer2", self)
 
 
 def weighted(A: Array, G: Array) -> Array:
@@ -35,13 +32,11 @@ def chefer2(trace: Trace, architecture: Architecture, options: Chefer2Options, p
         return row + whole.carried(row, weighted, whole.attention, whole.gradient)
 
     row = start(trace, architecture, passes)
-    stop = first_block(options.start, architecture, "chefer2")
+    stop = first_block(options.start, architecture)
     found = walk(trace, architecture, row, stop, back_through)
     return Relevance(
         read_only(found.reshape(architecture.blocks[stop].grid)),
-        "chefer2",
-        asdict(options),
-        {"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
+        checks={"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from gradskip_onnx.autodiff.scores.seeds import logit
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.table import Cost, Method, method, one_pass
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
 
@@ -18,9 +18,6 @@ from .all_tokens import BlockAttention
 @dataclass(frozen=True, slots=True)
 class LegradOptions:
     blocks: int = option(0, "how many blocks take part, counted from the last; 0: all that the head can read", low=0)
-
-    def __post_init__(self) -> None:
-        check("legrad", self)
 
 
 def legrad(trace: Trace, architecture: Architecture, options: LegradOptions) -> Relevance:
@@ -33,9 +30,7 @@ def legrad(trace: Trace, architecture: Architecture, options: LegradOptions) -> 
     found = np.mean([whole.patches(_of_block(whole)) for whole in used], axis=0)
     return Relevance(
         read_only(found.reshape(architecture.blocks[-1].grid)),
-        "legrad",
-        asdict(options),
-        {"blocks": float(len(used)), "sum": float(found.sum())},
+        checks={"blocks": float(len(used)), "sum": float(found.sum())},
         notes=_notes(seen, architecture),
     )
 

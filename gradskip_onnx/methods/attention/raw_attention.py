@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from gradskip_onnx.autodiff.scores.seeds import logit
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Needs, Relevance, Trace, read_only
@@ -18,9 +18,6 @@ from .readout import start, walk
 class RawAttentionOptions:
     heads: str = option("mean", "how the heads become one", choices=tuple(FUSIONS))
 
-    def __post_init__(self) -> None:
-        check("raw-attention", self)
-
 
 def raw_attention(trace: Trace, architecture: Architecture, options: RawAttentionOptions, passes: Passes) -> Relevance:
     """The row of the class token in the last attention, heads fused; patches only. The class plays no part."""
@@ -31,9 +28,7 @@ def raw_attention(trace: Trace, architecture: Architecture, options: RawAttentio
     )
     return Relevance(
         read_only(seen.reshape(last.grid)),
-        "raw-attention",
-        asdict(options),
-        {"tokens_read": float((row > 0).sum()), "sum": float(seen.sum())},
+        checks={"tokens_read": float((row > 0).sum()), "sum": float(seen.sum())},
     )
 
 

@@ -62,10 +62,10 @@ def handed_down(row: Array, block: Block, before: Block, *, divide: bool = True)
     return found
 
 
-def first_block(number: int, architecture: Architecture, method: str) -> int:
+def first_block(number: int, architecture: Architecture) -> int:
     """The position of the block that a user calls `number`."""
     if number > len(architecture.blocks):
-        raise InputError(f"{method} option start: got {number}, allowed: at most {len(architecture.blocks)}")
+        raise InputError(f"option start: got {number}, allowed: at most {len(architecture.blocks)}")
     return number - 1
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
@@ -20,14 +20,11 @@ class TamOptions:
     steps: int = option(20, "images between the zero image and the image, both included", low=2)
     start: int = option(0, "number of the first block that takes part; 0: a third of them are left out", low=0)
 
-    def __post_init__(self) -> None:
-        check("tam", self)
-
 
 def tam(trace: Trace, architecture: Architecture, options: TamOptions, passes: Passes) -> Relevance:
     """s = Ā^L[cls]; s <- s Ā^l + s for l = L-1 ... start; the map is s * W, W from the last attention's gradients."""
     mean, blocks = FUSIONS["mean"], architecture.blocks
-    stop = first_block(options.start or len(blocks) // 3 + 1, architecture, "tam")
+    stop = first_block(options.start or len(blocks) // 3 + 1, architecture)
 
     def back_through(whole: BlockAttention, state: Array) -> Array:
         moved = whole.carried(state, mean, whole.attention)
@@ -43,9 +40,7 @@ def tam(trace: Trace, architecture: Architecture, options: TamOptions, passes: P
     found = state * BlockAttention(trace, blocks[stop]).patches(weight)
     return Relevance(
         read_only(found.reshape(blocks[stop].grid)),
-        "tam",
-        asdict(options),
-        {"tokens_read": float((row > 0).sum()), "start_block": float(stop + 1), "sum": float(found.sum())},
+        checks={"tokens_read": float((row > 0).sum()), "start_block": float(stop + 1), "sum": float(found.sum())},
     )
 
 

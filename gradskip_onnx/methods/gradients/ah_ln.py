@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from gradskip_onnx.autodiff.rulesets.choice import Rules
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
 from gradskip_onnx.types import Architecture, Relevance, Trace, read_only
 
@@ -18,14 +18,11 @@ class AhLnOptions:
     mean: bool = option(False, "hold the mean that a normalisation takes off constant as well")
     gates: bool = option(False, "hold the gate F of GELU = x F(x) constant as well")
 
-    def __post_init__(self) -> None:
-        check("ah+ln", self)
-
 
 def ah_ln(trace: Trace, architecture: Architecture, options: AhLnOptions) -> Relevance:
     """R_i = sum over the channels of t_i * g_i; g is the gradient of a model whose heads and norms are linear maps."""
     found, notes = relevance_map(trace, architecture, options.read)
-    return Relevance(read_only(found), "ah+ln", asdict(options), {"sum": float(found.sum())}, notes=notes)
+    return Relevance(read_only(found), checks={"sum": float(found.sum())}, notes=notes)
 
 
 AH_LN = method(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from gradskip_onnx.autodiff.rulesets.choice import Rules
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
 from gradskip_onnx.types import Architecture, Relevance, Trace, read_only
 
@@ -28,14 +28,11 @@ class AttnLrpOptions:
     gamma_conv: float = option(OF_VARIANT, "gamma of the patch embedding; -1: 0.25 for vit, 0 for full", low=OF_VARIANT)
     read: str = option("pixels", READ_HELP, choices=tuple(READS))
 
-    def __post_init__(self) -> None:
-        check("attnlrp", self)
-
 
 def attnlrp(trace: Trace, architecture: Architecture, options: AttnLrpOptions) -> Relevance:
     """R = sum over the channels of x * g, signed."""
     found, notes = relevance_map(trace, architecture, options.read)
-    return Relevance(read_only(found), "attnlrp", asdict(options), {"sum": float(found.sum())}, notes=notes)
+    return Relevance(read_only(found), checks={"sum": float(found.sum())}, notes=notes)
 
 
 def rules(options: AttnLrpOptions) -> Rules:

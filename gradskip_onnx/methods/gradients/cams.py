@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Cost, Method, method, one_pass
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
@@ -23,22 +23,14 @@ EMPTY_MAP = "every patch spoke against the class, and only what speaks for it is
 class CamOptions:
     layer: str = option("normed", LAYER_HELP, choices=tuple(LAYERS))
 
-    def __post_init__(self) -> None:
-        check("grad-cam", self)
-
 
 @dataclass(frozen=True, slots=True)
 class CamPlusOptions:
     layer: str = option("normed", LAYER_HELP, choices=tuple(LAYERS))
     eps: float = option(1e-6, "added to the denominator of the pixel weights", low=0.0)
 
-    def __post_init__(self) -> None:
-        check("grad-cam++", self)
 
-
-def activation_map(
-    name: str, trace: Trace, architecture: Architecture, options: Any, weigh: Callable[..., Array]
-) -> Relevance:
+def activation_map(trace: Trace, architecture: Architecture, options: Any, weigh: Callable[..., Array]) -> Relevance:
     """relu(sum_k w_k a_k) on the grid of the last block; `weigh` makes w (d,) of a and its gradient (n, d)."""
     last = Patches(trace, architecture.blocks[-1])
     a, G = last.value(LAYERS[options.layer]), last.gradient(LAYERS[options.layer])
@@ -50,9 +42,7 @@ def activation_map(
     cam = a @ weigh(a, G)
     return Relevance(
         read_only(np.maximum(cam, 0).reshape(last.block.grid)),
-        name,
-        asdict(options),
-        {"negative_share": float((cam < 0).mean())},
+        checks={"negative_share": float((cam < 0).mean())},
         notes=() if (cam > 0).any() else (EMPTY_MAP,),
     )
 
@@ -67,7 +57,7 @@ def mean_gradient(_a: Array, G: Array) -> Array:
 
 
 def grad_cam(trace: Trace, architecture: Architecture, options: CamOptions) -> Relevance:
-    return activation_map("grad-cam", trace, architecture, options, mean_gradient)
+    return activation_map(trace, architecture, options, mean_gradient)
 
 
 def grad_cam_plus(trace: Trace, architecture: Architecture, options: CamPlusOptions) -> Relevance:
@@ -78,7 +68,7 @@ def grad_cam_plus(trace: Trace, architecture: Architecture, options: CamPlusOpti
         share = np.divide(G**2, below, out=np.zeros_like(G), where=below != 0)
         return np.asarray((np.maximum(G, 0) * share).sum(axis=0))
 
-    return activation_map("grad-cam++", trace, architecture, options, weigh)
+    return activation_map(trace, architecture, options, weigh)
 
 
 def cam_needs(options: Any, architecture: Architecture) -> Needs:

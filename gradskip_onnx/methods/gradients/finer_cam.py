@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradskip_onnx.autodiff.scores.finer_cam import FinerSeed
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.table import Method, method, one_pass
 from gradskip_onnx.types import Architecture, Relevance, Trace
 
@@ -18,12 +18,9 @@ class FinerCamOptions:
     alpha: float = option(1.0, "how much of the other classes is subtracted; 0: plain Grad-CAM", low=0.0)
     references: int = option(3, "how many of the nearest classes to compare with", low=1)
 
-    def __post_init__(self) -> None:
-        check("finer-cam", self)
-
 
 def finer_cam(trace: Trace, architecture: Architecture, options: FinerCamOptions) -> Relevance:
-    return activation_map("finer-cam", trace, architecture, options, mean_gradient)
+    return activation_map(trace, architecture, options, mean_gradient)
 
 
 def refuses(architecture: Architecture) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gradskip_onnx.autodiff.rulesets.choice import Rules
 from gradskip_onnx.autodiff.scores.seeds import logit
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Method, method, one_backward
@@ -31,9 +31,6 @@ class PeLrpOptions:
     gamma_conv: float = option(100.0, "gamma of the patch embedding", low=0.0)
     read: str = option("pixels", READ_HELP, choices=tuple(READS))
 
-    def __post_init__(self) -> None:
-        check("pe-lrp", self)
-
 
 def pe_lrp(trace: Trace, architecture: Architecture, options: PeLrpOptions, passes: Passes) -> Relevance:
     """relu(sum over the channels of x * g + its patch's share of the position), or the norm of a token's relevance.
@@ -51,7 +48,7 @@ def pe_lrp(trace: Trace, architecture: Architecture, options: PeLrpOptions, pass
     checks = {"sum": float(found.sum())}
     if position:
         checks["position_sum"] = float((_of_position(trace, architecture, position) / y).sum())
-    return Relevance(read_only(found), "pe-lrp", asdict(options), checks, notes=() if position else (NO_POSITION,))
+    return Relevance(read_only(found), checks=checks, notes=() if position else (NO_POSITION,))
 
 
 def _logit(trace: Trace, passes: Passes) -> float:

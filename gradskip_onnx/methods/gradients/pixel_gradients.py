@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method, one_backward, one_pass
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
@@ -23,17 +23,11 @@ AT_ONCE = 8  # altered images held at a time
 class InputGradientOptions:
     absolute: bool = option(False, ABSOLUTE_HELP)
 
-    def __post_init__(self) -> None:
-        check("input-x-gradient", self)
-
 
 @dataclass(frozen=True, slots=True)
 class IntegratedOptions:
     steps: int = option(50, "points of the integral", low=1, high=1000)
     absolute: bool = option(False, ABSOLUTE_HELP)
-
-    def __post_init__(self) -> None:
-        check("integrated-gradients", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +38,11 @@ class SmoothOptions:
     absolute: bool = option(True, "take the absolute value of each gradient")
     seed: int = option(0, "of the noise", low=0)
 
-    def __post_init__(self) -> None:
-        check("smoothgrad", self)
-
 
 def input_x_gradient(trace: Trace, architecture: Architecture, options: InputGradientOptions) -> Relevance:
     """sum over the channels of x * dy/dx."""
     product = trace.input.astype(np.float64) * gradient_at_pixels(trace, architecture)
-    return _relevance("input-x-gradient", product, options)
+    return _relevance(product, options)
 
 
 def integrated_gradients(
@@ -64,7 +55,7 @@ def integrated_gradients(
     images = (share * trace.input for share in shares)
     for weight, gradient in zip(weights / 2, _gradients(images, architecture, passes), strict=True):
         total += weight * gradient
-    return _relevance("integrated-gradients", trace.input * total, options)
+    return _relevance(trace.input * total, options)
 
 
 def smoothgrad(trace: Trace, architecture: Architecture, options: SmoothOptions, passes: Passes) -> Relevance:
@@ -76,7 +67,7 @@ def smoothgrad(trace: Trace, architecture: Architecture, options: SmoothOptions,
     total = np.zeros(x.shape)
     for gradient in _gradients(images, architecture, passes):
         total += np.abs(gradient) if options.absolute else gradient
-    return _relevance("smoothgrad", total / options.samples, options)
+    return _relevance(total / options.samples, options)
 
 
 def _gradients(images: Iterator[Array], architecture: Architecture, passes: Passes) -> Iterator[Array]:
@@ -100,10 +91,10 @@ def gradient_at_pixels(trace: Trace, architecture: Architecture) -> Array:
     return gradient
 
 
-def _relevance(name: str, values: Array, options: Any) -> Relevance:
+def _relevance(values: Array, options: Any) -> Relevance:
     """Values (channels, height, width), added up over the channels."""
     scores = (np.abs(values) if options.absolute else values).sum(axis=0)
-    return Relevance(read_only(scores), name, asdict(options), {"sum": float(scores.sum())})
+    return Relevance(read_only(scores), checks={"sum": float(scores.sum())})
 
 
 INPUT_X_GRADIENT = method(

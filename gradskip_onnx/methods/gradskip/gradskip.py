@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.patches import AttentionGroup, Patches, norms
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
 from gradskip_onnx.methods.threads import side_by_side
@@ -66,9 +66,6 @@ class GradSkipOptions:
     renorm_rows: bool = option(False, "make attention rows sum to 1 again after special tokens are dropped")
     stages: str = option("all", "stages propagated through, or one start for each", choices=("all", "last", "each"))
     transition: str = option("uniform", "how a finer stage shares a cell's relevance", choices=("uniform", "gradient"))
-
-    def __post_init__(self) -> None:
-        check("gradskip", self)
 
 
 def needs(options: GradSkipOptions, architecture: Architecture) -> Needs:
@@ -131,8 +128,6 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
         checks["focus"] = float(np.mean(focus))
     return Relevance(
         scores=read_only(R.reshape(grid)),
-        method="gradskip",
-        options=asdict(options),
         checks=checks | {name: float(events[name]) for name in GUARDS},
         blocks=tuple(facts),
         notes=(*path.notes, *(f"{events[name]} {text}" for name, text in GUARDS.items() if events[name])),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -20,7 +20,7 @@ from gradskip_onnx.autodiff.scores.log_odds import LogOdds
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.images.interpolate import matrices
 from gradskip_onnx.methods.gradients.value_times_gradient import at_pixels
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
 from gradskip_onnx.types import Architecture, Array, Block, Grid, Needs, Relevance, Size, Trace, read_only
@@ -47,9 +47,6 @@ class GradSkipPlusOptions:
     pixels: bool = option(True, "read at the pixels as well, as much as at the blocks together")
     agree: float = option(10.0, "weight of the geometric mean of the two, where both speak for the class", low=0.0)
 
-    def __post_init__(self) -> None:
-        check("gradskip+", self)
-
 
 def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlusOptions) -> Relevance:
     """(H, W): M + P + agree sqrt(M+ P+), M of the middle blocks and P of the pixels; negative speaks against."""
@@ -65,8 +62,6 @@ def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlu
     checks = {"first_block": blocks[0].index + 1, "last_block": blocks[-1].index + 1, "sum": float(scores.sum())}
     return Relevance(
         scores=read_only(scores),
-        method="gradskip+",
-        options=asdict(options),
         checks=checks | {"negative_share": float((total - scores.sum()) / (2 * total))},
     )
 

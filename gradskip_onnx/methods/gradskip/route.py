@@ -67,9 +67,9 @@ def _last_with_gradient(span: range, norms: Array, options: RouteOptions) -> int
     if options.start == 0:
         return max((at for at in span if norms[at] > 0), default=None)
     if options.start - 1 not in span:
-        raise InputError(f"gradskip option start: got {options.start}, allowed: 0, {span.start + 1} to {span.stop}")
+        raise InputError(f"option start: got {options.start}, allowed: 0, {span.start + 1} to {span.stop}")
     if norms[options.start - 1] == 0:
-        raise InputError(f"gradskip option start: block {options.start} has no gradient at its patches; try start=0")
+        raise InputError(f"option start: block {options.start} has no gradient at its patches; try start=0")
     return options.start - 1
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from gradskip_onnx.methods.attention.readout import first_block
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Cost, Method, method
@@ -78,9 +78,6 @@ class MutexOptions:
     start: int = option(1, "number of the first block looked at", low=1)
     seed: int = option(0, "seed of the noise where pixels are masked", low=0)
 
-    def __post_init__(self) -> None:
-        check("mutex", self)
-
 
 def mutex(trace: Trace, architecture: Architecture, options: MutexOptions, passes: Passes) -> Relevance:
     """R_j = sum_m p_m M_mj / max(sum_m M_mj, 1)."""
@@ -88,8 +85,6 @@ def mutex(trace: Trace, architecture: Architecture, options: MutexOptions, passe
     p, notes = ask(trace, architecture, keep, passes, options.seed)
     return Relevance(
         scores=read_only(mean_score(p, keep).reshape(architecture.grid)),
-        method="mutex",
-        options=asdict(options),
         checks={"masks": float(len(keep)), "kept": float(keep.mean()), "uncovered": float((~keep.any(axis=0)).sum())},
         notes=notes,
     )
@@ -97,7 +92,7 @@ def mutex(trace: Trace, architecture: Architecture, options: MutexOptions, passe
 
 def masks(trace: Trace, architecture: Architecture, options: MutexOptions) -> Array:
     """(54, n) booleans: for each head operator, direction and statistic the patches at or above its threshold."""
-    blocks = architecture.blocks[first_block(options.start, architecture, "mutex") :]
+    blocks = architecture.blocks[first_block(options.start, architecture) :]
     found = []
     for merge in HEADS.values():
         layers = [_centrality(trace, block, merge, options.min_cut, architecture.grid) for block in blocks]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from gradskip_onnx.images.interpolate import matrices
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
@@ -25,9 +25,6 @@ class RiseOptions:
     keep: float = option(0.1, "probability that a cell is seen", low=1e-6, high=1.0)
     seed: int = option(0, "seed of the masks; the same for all images", low=0)
 
-    def __post_init__(self) -> None:
-        check("rise", self)
-
 
 def rise(trace: Trace, architecture: Architecture, options: RiseOptions, passes: Passes) -> Relevance:
     """1 / (N keep) sum_i p_i m_i at the pixels; masked pixels are 0 in normalised space, the mean colour."""
@@ -40,8 +37,6 @@ def rise(trace: Trace, architecture: Architecture, options: RiseOptions, passes:
         probabilities.append(p)
     return Relevance(
         scores=read_only(total / (options.masks * options.keep)),
-        method="rise",
-        options=asdict(options),
         checks={"masks": float(options.masks), "mean_probability": float(np.concatenate(probabilities).mean())},
     )
 

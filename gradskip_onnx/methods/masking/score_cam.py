@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradskip_onnx.images.interpolate import matrices
 from gradskip_onnx.methods.gradients.cams import EMPTY_MAP, LAYER_HELP, LAYERS
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Cost, Method, method
@@ -23,9 +23,6 @@ FLAT = 1e-8  # the reference's guard against a channel that is the same everywhe
 class ScoreCamOptions:
     layer: str = option("normed", LAYER_HELP, choices=tuple(LAYERS))
     channels: int = option(0, "take only the channels that vary most, this many; 0: all", low=0)
-
-    def __post_init__(self) -> None:
-        check("score-cam", self)
 
 
 def score_cam(trace: Trace, architecture: Architecture, options: ScoreCamOptions, passes: Passes) -> Relevance:
@@ -42,9 +39,7 @@ def score_cam(trace: Trace, architecture: Architecture, options: ScoreCamOptions
     cam = np.tensordot(powers / powers.sum(), maps, axes=1)
     return Relevance(
         read_only(np.maximum(cam, 0)),
-        "score-cam",
-        asdict(options),
-        {"channels": float(len(maps)), "negative_share": float((cam < 0).mean())},
+        checks={"channels": float(len(maps)), "negative_share": float((cam < 0).mean())},
         notes=() if (cam > 0).any() else (EMPTY_MAP,),
     )
 

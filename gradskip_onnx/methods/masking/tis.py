@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Cost, Method, method
@@ -25,9 +25,6 @@ class TisOptions:
     ratio: float = option(0.5, "share of the patches that a mask keeps", low=0.0, high=1.0)
     seed: int = option(0, "seed of the clusters' starting points, and of the noise where pixels are masked", low=0)
 
-    def __post_init__(self) -> None:
-        check("tis", self)
-
 
 def tis(trace: Trace, architecture: Architecture, options: TisOptions, passes: Passes) -> Relevance:
     """R_j = sum_i p_i B_ij / sum_i B_ij, then minimum to 0 and maximum to 1."""
@@ -44,8 +41,6 @@ def tis(trace: Trace, architecture: Architecture, options: TisOptions, passes: P
         notes = (*notes, f"{count} masks in place of {options.masks}: the model has no more channels")
     return Relevance(
         scores=read_only((scores / (scores.max() or 1.0)).reshape(architecture.grid)),
-        method="tis",
-        options=asdict(options),
         checks={"masks": float(count), "steps": float(steps), "uncovered": float((~keep.any(axis=0)).sum())},
         notes=notes,
     )

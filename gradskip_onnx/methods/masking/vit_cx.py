@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from gradskip_onnx.images.interpolate import matrices
 from gradskip_onnx.imports.optional import needed
-from gradskip_onnx.methods.options import check, option
+from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Cost, Method, method
@@ -26,9 +26,6 @@ class VitCxOptions:
     distance: float = option(0.1, "maps closer than this (1 - cosine) are one mask", low=0.0, high=2.0)
     noise: float = option(0.1, "standard deviation of what stands in for masked pixels", low=0.0)
     seed: int = option(0, "seed of the noise", low=0)
-
-    def __post_init__(self) -> None:
-        check("vit-cx", self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,8 +82,6 @@ def vit_cx(trace: Trace, architecture: Architecture, options: VitCxOptions, pass
     scores = np.divide(weighed, covered, out=np.zeros(size), where=covered > 0) / len(masks.values)
     return Relevance(
         scores=read_only(scores),
-        method="vit-cx",
-        options=asdict(options),
         checks={"masks": float(len(masks.values)), "uncovered": float((covered == 0).mean())},
     )
 

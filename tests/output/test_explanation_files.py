@@ -4,15 +4,21 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.output.files import Folder, Subject, class_suffix, document, encode_json, plan_stems
+from gradskip_onnx.images.classes import Candidate
+from gradskip_onnx.output.documents import Subject, document
+from gradskip_onnx.output.explanation_files import write_classes, write_explanation
+from gradskip_onnx.output.folder import Folder, plan_stems
+from gradskip_onnx.output.json_text import encode_json
+from gradskip_onnx.output.wording import class_suffix
 
-from .results import FakeCandidate, fake_explanation
+from .results import made_up
 
 SUBJECT = Subject("m.onnx", "photos/cat.png", "cd" * 32)
 IMAGE = Image.new("RGB", (32, 24), (30, 90, 60))
@@ -36,10 +42,10 @@ def test_stems_are_unique(images, expected):
 
 
 SUFFIXES = [
-    (FakeCandidate(3, "dog, hound", 0, 0), ".3_dog"),
-    (FakeCandidate(3, "", 0, 0), ".3"),
-    (FakeCandidate(3, "3", 0, 0), ".3"),
-    (FakeCandidate(3, "../../etc/passwd", 0, 0), ".3_etc_passwd"),
+    (Candidate(3, "dog, hound", 0, 0), ".3_dog"),
+    (Candidate(3, "", 0, 0), ".3"),
+    (Candidate(3, "3", 0, 0), ".3"),
+    (Candidate(3, "../../etc/passwd", 0, 0), ".3_etc_passwd"),
 ]
 
 
@@ -51,7 +57,7 @@ def test_class_suffix_is_a_safe_name(entry, expected):
 def write(folder: Folder, stem: str = "cat") -> tuple[Path, ...]:
     folder.open()
     folder.claim([stem])
-    return folder.write(stem, fake_explanation(), IMAGE, SUBJECT)
+    return write_explanation(folder, stem, made_up(), IMAGE, SUBJECT).files
 
 
 def strict(text: str | bytes) -> Any:
@@ -66,7 +72,7 @@ def test_three_files_with_the_facts(tmp_path):
     assert sorted(p.name for p in png.parent.iterdir()) == ["cat.json", "cat.npy", "cat.png"]
     values = np.load(npy, allow_pickle=False)
     assert values.dtype == np.float32
-    np.testing.assert_array_equal(values, fake_explanation().map)
+    np.testing.assert_array_equal(values, made_up().map)
     with Image.open(png) as picture:
         assert picture.width > 700
     document = strict(facts.read_text())
@@ -83,6 +89,30 @@ def test_three_files_with_the_facts(tmp_path):
     assert document["provider"] == "CPUExecutionProvider"
     assert document["timings"] == {"run": 0.25}
     assert document["files"] == {"png": "cat.png", "npy": "cat.npy", "json": "cat.json"}
+
+
+def test_the_document_is_made_once_and_names_the_files(tmp_path, monkeypatch):
+    """On disk without their folder, so that it can be moved; for a program that reads along with it."""
+    counted = Mock(wraps=document)
+    monkeypatch.setattr("gradskip_onnx.output.explanation_files.document", counted)
+    folder = Folder(tmp_path)
+    folder.claim(["cat"])
+    written = write_explanation(folder, "cat", made_up(), IMAGE, SUBJECT)
+
+    assert counted.call_count == 1
+    assert written.document["files"] == {path.suffix[1:]: str(path) for path in written.files}
+    on_disk = strict(written.files[2].read_text())
+    assert on_disk["files"] == {"png": "cat.png", "npy": "cat.npy", "json": "cat.json"}
+    assert {**on_disk, "files": None} == {**strict(encode_json(written.document)), "files": None}
+
+
+def test_files_of_several_classes_carry_the_class(tmp_path):
+    folder = Folder(tmp_path)
+    written = write_classes(folder, "cat", [made_up(target=0), made_up(target=1)], IMAGE, SUBJECT)
+
+    assert [each.files[0].name for each in written] == ["cat.0_cat.png", "cat.1_dog.png"]
+    with pytest.raises(InputError, match="two results"):
+        write_classes(folder, "cat", [made_up(target=1)], IMAGE, SUBJECT)
 
 
 def test_existing_files_are_kept_unless_forced(tmp_path):
@@ -138,7 +168,7 @@ def test_json_is_strict_and_ascii():
 
 def test_scores_of_single_pixels_are_left_to_the_map(monkeypatch):
     """A grid of tokens is written out; a table of all pixels would be a megabyte an image."""
-    assert document(fake_explanation(), IMAGE, SUBJECT)["grid"]["scores"] is not None
-    monkeypatch.setattr("gradskip_onnx.output.files.MOST_SCORES", 11)
-    found = document(fake_explanation(), IMAGE, SUBJECT)["grid"]
+    assert document(made_up(), SUBJECT)["grid"]["scores"] is not None
+    monkeypatch.setattr("gradskip_onnx.output.documents.MOST_SCORES", 11)
+    found = document(made_up(), SUBJECT)["grid"]
     assert found == {"rows": 3, "columns": 4, "scores": None}

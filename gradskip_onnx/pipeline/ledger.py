@@ -1,4 +1,4 @@
-"""results.jsonl: a line for each image, method and measurement, appended as soon as it is known; nothing is lost."""
+"""A file of results by key, a line of JSON each, appended as soon as it is known: a run that was stopped goes on."""
 
 from __future__ import annotations
 
@@ -10,15 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.metrics import Measured
-from gradskip_onnx.output.files import encode_json
+from gradskip_onnx.output.json_text import encode_json
 
 FORMAT = 1
-DECIMALS = 5  # of curves, which are drawn; areas and all other numbers keep every digit
-NAME = "results.jsonl"
 
 
 def key_of(facts: Mapping[str, Any]) -> str:
@@ -35,16 +30,23 @@ class Ledger:
     failed: set[str] = field(default_factory=set)
 
     @classmethod
-    def open(cls, folder: Path) -> Ledger:
+    def open(cls, path: Path) -> Ledger:
         """Read what is there; a last line that was cut off when a run was stopped is removed."""
-        ledger = cls(folder / NAME)
+        ledger = cls(path)
         _mend(ledger.path)
         for record in ledger.records():
             ledger._note(record)
         return ledger
 
+    def lacks(self, key: str, *, retry: bool = False) -> bool:
+        """Whether the result is still to be found; with `retry` also where it was an error."""
+        return key not in self.done or (retry and key in self.failed)
+
     def append(self, record: Mapping[str, Any]) -> None:
-        """One line in one write: a run that is stopped leaves whole lines, at worst half of the last."""
+        """Add a record with its `key`, and an `error` if it failed.
+
+        One line in one write: a run that is stopped leaves whole lines, at worst half of the last.
+        """
         line = encode_json({"format": FORMAT, **record}, indent=None)
         try:
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
@@ -99,20 +101,3 @@ def _mend(path: Path) -> None:
             stream.truncate(0)
     except OSError as error:
         raise InputError(f"output {path}: cannot be read and written ({error.strerror or error})") from None
-
-
-def case_document(target: int, measured: Measured, checks: Mapping[str, float]) -> dict[str, Any]:
-    """What was measured for one class of an image."""
-    curves = {name: np.round(curve, DECIMALS).tolist() for name, curve in measured.curves.items()}
-    return {
-        "target": target,
-        "numbers": dict(measured.numbers),
-        "curves": curves,
-        "excluded": measured.excluded,
-        "checks": dict(checks),
-    }
-
-
-def measured_of(case: Mapping[str, Any]) -> Measured:
-    """The inverse, without the curves."""
-    return Measured(case["numbers"], excluded=case["excluded"])

@@ -1,0 +1,27 @@
+"""What the pipeline ends in: one map, and everything known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gradskip_onnx.images.classes import Candidate
+from gradskip_onnx.images.preprocess import Geometry, Preprocess
+
+from .types import Array, Relevance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation:
+    """One answer: the map, the class it is for, and the facts an auditor asks about."""
+
+    map: Array  # (H, W) float32 at the size of the image given
+    target: Candidate
+    top: tuple[Candidate, ...]
+    relevance: Relevance
+    preprocess: Preprocess
+    geometry: Geometry
+    provider: str
+    model_sha256: str
+    timings: Mapping[str, float]
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,87 @@
+"""The JSON document of an explanation: everything known about one result."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Any
+
+from gradskip_onnx.explanation import Explanation
+from gradskip_onnx.images.classes import Candidate
+from gradskip_onnx.types import Task
+from gradskip_onnx.version import __version__
+
+FORMAT = 1
+MOST_SCORES = 128 * 128  # a grid of tokens is written out; a score for each pixel is what the .npy holds
+LIBRARIES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "onnxruntime-gpu", "Pillow")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was explained: names and hashes that the explanation itself does not know."""
+
+    model: str
+    image: str
+    image_sha256: str | None
+    task: Task = "classification"
+    score: str = "logit"
+    region: str | None = None
+
+
+def document(explanation: Explanation, subject: Subject) -> dict[str, Any]:
+    """Everything known about one result, ready for JSON."""
+    relevance, geometry = explanation.relevance, explanation.geometry
+    height, width = geometry.image_size
+    return {
+        "format": FORMAT,
+        "model": {"file": subject.model, "sha256": explanation.model_sha256},
+        "image": {
+            "file": subject.image,
+            "sha256": subject.image_sha256,
+            "height": height,
+            "width": width,
+            "seen_box": list(geometry.box),
+        },
+        "target": candidate(explanation.target),
+        "top": [candidate(entry) for entry in explanation.top],
+        "task": subject.task,
+        "score": subject.score,
+        "region": subject.region,
+        "method": relevance.method,
+        "options": dict(relevance.options),
+        "grid": {
+            "rows": relevance.scores.shape[0],
+            "columns": relevance.scores.shape[1],
+            "scores": relevance.scores.tolist() if relevance.scores.size <= MOST_SCORES else None,
+        },
+        "map": {"min": float(explanation.map.min()), "max": float(explanation.map.max())},
+        "blocks": [asdict(block) for block in relevance.blocks],
+        "checks": dict(relevance.checks),
+        "notes": list(relevance.notes),
+        "preprocess": explanation.preprocess.as_dict(),
+        "provider": explanation.provider,
+        "timings": dict(explanation.timings),
+        "versions": versions(),
+        "warnings": list(explanation.warnings),
+    }
+
+
+def candidate(entry: Candidate) -> dict[str, Any]:
+    return {
+        "index": int(entry.index),
+        "label": entry.label,
+        "logit": float(entry.logit),
+        "probability": float(entry.probability),
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions that made a result."""
+    found = {"gradskip-onnx": __version__, "python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,87 @@
+"""The files of an explanation: picture, map and facts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from gradskip_onnx.drawing.figure import figure
+from gradskip_onnx.explanation import Explanation
+from gradskip_onnx.types import Array
+
+from .documents import Subject, document
+from .folder import SUFFIXES, Folder
+from .json_text import encode_json
+from .wording import SHARES, class_suffix, named
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """An explanation, its files (picture, map, facts) and its document, which names them."""
+
+    explanation: Explanation
+    files: tuple[Path, ...]
+    document: dict[str, Any]
+
+
+def write_explanation(
+    folder: Folder, stem: str, explanation: Explanation, image: Image.Image, subject: Subject
+) -> Written:
+    """The three files of a claimed name. The facts on disk name the others without their folder."""
+    facts = document(explanation, subject)
+    beside = {suffix[1:]: stem + suffix for suffix in SUFFIXES}
+    contents = {
+        ".png": _png(draw(explanation, image, subject)),
+        ".npy": _npy(explanation.map),
+        ".json": encode_json(facts | {"files": beside}),
+    }
+    files = folder.write(stem, contents)
+    return Written(explanation, files, facts | {"files": {path.suffix[1:]: str(path) for path in files}})
+
+
+def write_classes(
+    folder: Folder, stem: str, explanations: Sequence[Explanation], image: Image.Image, subject: Subject
+) -> tuple[Written, ...]:
+    """The files of several classes of one image; their names carry the class, and are claimed here."""
+    stems = [stem + class_suffix(each.target) for each in explanations]
+    folder.claim(stems)
+    return tuple(
+        write_explanation(folder, name, each, image, subject) for name, each in zip(stems, explanations, strict=True)
+    )
+
+
+def draw(explanation: Explanation, image: Image.Image, subject: Subject) -> Image.Image:
+    """The figure of an explanation."""
+    target = explanation.target
+    facts = (
+        f"{SHARES[subject.task]} {target.probability:.3f}",
+        f"logit {target.logit:.2f}",
+        f"method {explanation.relevance.method}",
+        subject.model,
+    )
+    return figure(
+        image,
+        explanation.map,
+        title=named(target),
+        subtitle=" · ".join(facts),
+        caption=Path(subject.image).name,
+        box=explanation.geometry.box,
+    )
+
+
+def _png(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", compress_level=3)  # twice as quick as the default and 7 % larger
+    return buffer.getvalue()
+
+
+def _npy(values: Array) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(values, dtype=np.float32), allow_pickle=False)
+    return buffer.getvalue()
