@@ -19,7 +19,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "explanations": ("api", "pipeline", "selfcontained", "output", "drawing"),
     "passes": ("passes", "cache", "instrument", "methods"),
     "graphs": ("graph", "autodiff", "runtime", "model_file"),
-    "ground": ("images", "imports", "demo", "types", "errors", "version"),
+    "ground": ("images", "imports", "demo", "operators", "types", "errors", "version"),
 }
 APART = {("autodiff", "graph"), ("graph", "autodiff"), ("metrics", "datasets"), ("metrics", "api")}
 LEVEL = {name: number for number, names in enumerate(LEVELS.values()) for name in names}

@@ -9,10 +9,11 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.index import Index
+from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.types import Task, TensorFact
 
 TASKS: dict[int, Task] = {2: "classification", 4: "segmentation"}  # by the rank of the scores
-SQUASHED = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})  # probabilities: the scores are their input
+SQUASHED = of_kind(Kind.PROBABILITIES) | {"Sigmoid"}  # the scores are their input
 PASSED = frozenset({"Identity", "Cast"})
 
 
