@@ -88,11 +88,11 @@ def _quotient(node: Any, _: Mapping[str, TensorFact]) -> Group | None:
             return None
         part = inverse.inputs[0]
     total, exp = _made_by(part, "ReduceSum"), _made_by(whole, "Exp")
-    axis = None if total is None else _axis(total)
-    if total is None or exp is None or total.inputs[0] is not whole or axis is None:
+    axis = _axis(total)
+    if total is None or exp is None or axis is None or total.inputs[0] is not whole:
         return None
     inner = [exp, total, *([] if inverse is None else [inverse])]
-    source, shift = _unshifted(exp.inputs[0], "ReduceMax")
+    source, shift = _unshifted(exp.inputs[0], "ReduceMax", axis)
     return Group("Softmax", source, (*shift, *inner, node), {"axis": axis})
 
 
@@ -101,22 +101,28 @@ def _exponential(node: Any, _: Mapping[str, TensorFact]) -> Group | None:
     inner = _made_by(node.inputs[0], "LogSoftmax")
     if inner is not None:
         return Group("Softmax", inner.inputs[0], (inner, node), {"axis": inner.attrs.get("axis", -1)})
-    source, shift = _unshifted(node.inputs[0], "ReduceLogSumExp")
-    axis = _axis(shift[0]) if shift else None
-    return None if axis is None else Group("Softmax", source, (*shift, node), {"axis": axis})
+    taken_off = _made_by(node.inputs[0], "Sub")
+    axis = None if taken_off is None else _axis(_made_by(taken_off.inputs[1], "ReduceLogSumExp"))
+    if axis is None:
+        return None
+    source, shift = _unshifted(node.inputs[0], "ReduceLogSumExp", axis)
+    return Group("Softmax", source, (*shift, node), {"axis": axis}) if shift else None
 
 
-def _unshifted(tensor: Any, op: str) -> tuple[Any, tuple[Any, ...]]:
-    """x of a tensor x - op(x) and the two nodes between, or the tensor itself."""
+def _unshifted(tensor: Any, op: str, axis: int) -> tuple[Any, tuple[Any, ...]]:
+    """x of a tensor x - op(x) along an axis, and the two nodes between; or the tensor itself."""
     taken_off = _made_by(tensor, "Sub")
     if taken_off is None:
         return tensor, ()
     source, measure = taken_off.inputs[0], _made_by(taken_off.inputs[1], op)
-    return (tensor, ()) if measure is None or measure.inputs[0] is not source else (source, (measure, taken_off))
+    same = measure is not None and measure.inputs[0] is source and _axis(measure) == axis
+    return (source, (measure, taken_off)) if same else (tensor, ())
 
 
-def _axis(reduction: Any) -> int | None:
-    """The one axis along which a reduction keeps its place."""
+def _axis(reduction: Any | None) -> int | None:
+    """The one axis that a reduction leaves with size one."""
+    if reduction is None:
+        return None
     axes = reduction.attrs.get("axes")
     if axes is None and len(reduction.inputs) > 1 and isinstance(reduction.inputs[1], gs.Constant):
         axes = np.ravel(reduction.inputs[1].values).tolist()

@@ -15,7 +15,8 @@ from gradskip_onnx.graph.rewrite.lower import lower
 from gradskip_onnx.types import Array
 
 from .gradient_models import SEED, differentiate, ir_version, run, seen
-from .spellings import APART, MICROSOFT, SPELLINGS, TOKENS, WIDTH, Pen, Spelling
+from .spelling_parts import MICROSOFT, TOKENS, WIDTH, Pen, Spelling
+from .spellings import APART, SPELLINGS
 
 # Relative to the largest value. Float32 keeps 6e-8; a sum of a few dozen terms and the quotients of relevance rules
 # (denominators near 0) lose two to three digits. A gate that is not held is off by tenths.

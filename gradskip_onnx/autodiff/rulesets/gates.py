@@ -10,13 +10,12 @@ from gradskip_onnx.types import Array
 
 PRODUCTS = of_kind(Kind.MATRIX | Kind.CONVOLUTION)
 BINARY = frozenset({"Add", "Sub", "Mul", "Div"})
-QUANTISED = of_kind(Kind.QUANTISES | Kind.DEQUANTISES)
-LAYOUT = of_kind(Kind.MOVES | Kind.PICKS) | QUANTISED
+LAYOUT = of_kind(Kind.MOVES | Kind.PICKS | Kind.QUANTISES | Kind.DEQUANTISES)
 ROUNDS = frozenset({"Identity", "Cast", "QuantizeLinear", "DequantizeLinear"})
 NORMS = of_kind(Kind.NORMALISES)
 # What opens or closes a gate, or measures the spread that a normalisation divides by.
 HELD = of_kind(Kind.GATE | Kind.SPREAD)
-POINTWISE = of_kind(Kind.UNARY | Kind.BROADCASTS | Kind.PICKS)
+POINTWISE = of_kind(Kind.UNARY | Kind.BROADCASTS | Kind.PICKS) | ROUNDS
 MOST_HOPS = 16  # a gate stands near the operator that makes it
 MOST_TENSORS = 32  # of a function that gates its own argument: the tanh form of GELU has 8
 
@@ -95,7 +94,7 @@ def _unscaled(n: Node, tensor: Any) -> set[str]:
     while tensor.inputs:
         node = tensor.inputs[0]
         varying = [source for source in node.inputs if source.name in n.activations]
-        linear = node.op in ROUNDS | {"Neg", "Mul"} or (node.op == "Div" and varying == node.inputs[:1])
+        linear = node.op in ROUNDS | {"Neg", "Mul"} or (node.op == "Div" and node.inputs[0].name in n.activations)
         if not linear or len(varying) != 1:
             break
         tensor = varying[0]
@@ -123,13 +122,11 @@ def _divides(tensor: Any) -> bool:
 
 
 def centres(node: Any) -> bool:
-    """Whether a node takes off the mean of what it reads."""
+    """Whether a node takes off the mean of what it reads, or the maximum as a softmax does to stay finite."""
     if node.op != "Sub":
         return False
-    mean = _unrounded(node.inputs[1])
-    return any(
-        maker.op == "ReduceMean" and _unrounded(maker.inputs[0]) is _unrounded(node.inputs[0]) for maker in mean.inputs
-    )
+    makers = [maker for maker in _unrounded(node.inputs[1]).inputs if maker.op in ("ReduceMean", "ReduceMax")]
+    return any(_unrounded(maker.inputs[0]) is _unrounded(node.inputs[0]) for maker in makers)
 
 
 def _unrounded(tensor: Any) -> Any:
