@@ -1,23 +1,24 @@
-"""Groups of nodes that are one function: differentiated as that function, so that nothing inside them is held.
+"""Groups of nodes that are one function: differentiated as that function, by whatever rule a table has for it.
 
-ONNX Runtime runs a GELU that is written out, x (1 + erf(x / sqrt 2)) / 2, as one operator, but only while nobody else
-reads what is inside; the rule of Gelu reads x alone, and it is shorter than the rules of the parts.
+A softmax that is written out, exp(x) / sum(exp(x)), has to be the softmax that tables of rules know. ONNX Runtime runs
+a GELU that is written out, x (1 + erf(x / sqrt 2)) / 2, as one operator, but only while nobody else reads what is
+inside; the rule of Gelu reads x alone, and it is shorter than the rules of the parts. Other functions need no entry
+here: tables find gates and spreads in whatever form they are written (`rulesets/gates.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from gradskip_onnx.autodiff.rules.table import STANDARD_DOMAINS, VJPS, Rule
+from gradskip_onnx.autodiff.rules.table import STANDARD_DOMAINS, Rule
 from gradskip_onnx.types import TensorFact
 
-PARTS = ("Mul", "Add", "Div")
 CLOSE = 1e-3  # of constants: half precision rounds them
 
 
@@ -28,6 +29,7 @@ class Group:
     op: str
     source: Any
     nodes: tuple[Any, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def last(self) -> Any:
@@ -37,14 +39,11 @@ class Group:
 def groups(
     nodes: Iterable[Any], facts: Mapping[str, TensorFact], rules: Mapping[str, Rule], shown: Iterable[str]
 ) -> list[Group]:
-    """The GELUs among the nodes, if these rules treat a GELU and its parts alike."""
-    plain = all(rules.get(op) is VJPS[op] for op in PARTS)
-    alike = "Gelu" in rules and (rules.get("Erf") is VJPS["Erf"]) == (rules["Gelu"] is VJPS["Gelu"])
-    if not plain or not alike:
-        return []
+    """The functions written out among the nodes; none of their inner tensors is `shown` or read by others."""
     keep = set(shown)
-    found = [_gelu(node, facts) for node in nodes if node.op == "Erf" and node.domain in STANDARD_DOMAINS]
-    return [group for group in found if group is not None and _closed(group, keep, facts)]
+    known = [node for node in nodes if node.op in FORMS and node.domain in STANDARD_DOMAINS]
+    found = [FORMS[node.op](node, facts) for node in known]
+    return [group for group in found if group is not None and group.op in rules and _closed(group, keep, facts)]
 
 
 def _closed(group: Group, keep: set[str], facts: Mapping[str, TensorFact]) -> bool:
@@ -76,6 +75,67 @@ def _gelu(erf: Any, facts: Mapping[str, TensorFact]) -> Group | None:
     if _is(other, 0.5) and last.op == "Mul" and _other(last, product.outputs[0]) is x:  # x ((1 + erf) / 2)
         return Group("Gelu", x, (scaled, erf, shifted, product, last))
     return None
+
+
+def _quotient(node: Any, _: Mapping[str, TensorFact]) -> Group | None:
+    """exp(z) / sum(exp(z)), also as a product with one over the sum."""
+    whole, part = node.inputs[:2]
+    inverse = None
+    if node.op == "Mul":
+        whole, part = (whole, part) if _made_by(part, "Reciprocal") else (part, whole)
+        inverse = _made_by(part, "Reciprocal")
+        if inverse is None:
+            return None
+        part = inverse.inputs[0]
+    total, exp = _made_by(part, "ReduceSum"), _made_by(whole, "Exp")
+    axis = _axis(total)
+    if total is None or exp is None or axis is None or total.inputs[0] is not whole:
+        return None
+    inner = [exp, total, *([] if inverse is None else [inverse])]
+    source, shift = _unshifted(exp.inputs[0], "ReduceMax", axis)
+    return Group("Softmax", source, (*shift, *inner, node), {"axis": axis})
+
+
+def _exponential(node: Any, _: Mapping[str, TensorFact]) -> Group | None:
+    """exp(log softmax(x)), in one operator or as exp(x - log sum(exp(x)))."""
+    inner = _made_by(node.inputs[0], "LogSoftmax")
+    if inner is not None:
+        return Group("Softmax", inner.inputs[0], (inner, node), {"axis": inner.attrs.get("axis", -1)})
+    taken_off = _made_by(node.inputs[0], "Sub")
+    axis = None if taken_off is None else _axis(_made_by(taken_off.inputs[1], "ReduceLogSumExp"))
+    if axis is None:
+        return None
+    source, shift = _unshifted(node.inputs[0], "ReduceLogSumExp", axis)
+    return Group("Softmax", source, (*shift, node), {"axis": axis}) if shift else None
+
+
+def _unshifted(tensor: Any, op: str, axis: int) -> tuple[Any, tuple[Any, ...]]:
+    """x of a tensor x - op(x) along an axis, and the two nodes between; or the tensor itself."""
+    taken_off = _made_by(tensor, "Sub")
+    if taken_off is None:
+        return tensor, ()
+    source, measure = taken_off.inputs[0], _made_by(taken_off.inputs[1], op)
+    same = measure is not None and measure.inputs[0] is source and _axis(measure) == axis
+    return (source, (measure, taken_off)) if same else (tensor, ())
+
+
+def _axis(reduction: Any | None) -> int | None:
+    """The one axis that a reduction leaves with size one."""
+    if reduction is None:
+        return None
+    axes = reduction.attrs.get("axes")
+    if axes is None and len(reduction.inputs) > 1 and isinstance(reduction.inputs[1], gs.Constant):
+        axes = np.ravel(reduction.inputs[1].values).tolist()
+    return int(axes[0]) if axes and len(axes) == 1 and reduction.attrs.get("keepdims", 1) else None
+
+
+Form = Callable[[Any, Mapping[str, TensorFact]], Group | None]
+FORMS: Mapping[str, Form] = {"Erf": _gelu, "Div": _quotient, "Mul": _quotient, "Exp": _exponential}
+
+
+def _made_by(tensor: Any, op: str) -> Any | None:
+    maker = _maker(tensor)
+    return maker if maker is not None and maker.op == op else None
 
 
 def _readers(tensor: Any, facts: Mapping[str, TensorFact]) -> list[Any]:

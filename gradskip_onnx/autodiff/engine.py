@@ -12,6 +12,7 @@ import onnx_graphsurgeon as gs
 from gradskip_onnx.autodiff.rules.table import STANDARD_DOMAINS, Inputs, Node, Rule, missing_rule
 from gradskip_onnx.autodiff.rulesets.table import GRADIENT
 from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.operators import Kind, of_kind
 
 from . import dims as shapes
 from .composites import Group, groups
@@ -19,8 +20,8 @@ from .emit import Emit, Sym
 from .partial_gradients import Piece, total
 
 QUANTISED = (np.int8, np.uint8)
-SHAPE_READERS = ("Shape", "Size")
-INTEGER_PRODUCTS = ("MatMulInteger", "ConvInteger")  # their int32 sums stand for real numbers too
+SHAPE_READERS = of_kind(Kind.READS_SHAPE)
+INTEGER_PRODUCTS = of_kind(Kind.INTEGER)  # their int32 sums stand for real numbers too
 
 
 def backward(
@@ -78,7 +79,9 @@ def _rule(emit: Emit, node: Any, view: Node, rules: Mapping[str, Rule]) -> Rule:
 
 
 def _view(emit: Emit, node: Any, alive: set[str], activations: set[str], group: Group | None) -> Node:
-    sources, op, attrs = (node.inputs, node.op, node.attrs) if group is None else ([group.source], group.op, {})
+    sources, op, attrs = (node.inputs, node.op, node.attrs)
+    if group is not None:
+        sources, op, attrs = [group.source], group.op, group.attrs
     names = tuple(tensor.name for tensor in sources)
     outputs = tuple(tensor.name for tensor in node.outputs)
     wanted = tuple(name in alive for name in names)

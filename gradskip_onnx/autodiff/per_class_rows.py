@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.types import Dims, TensorFact
 
 from .emit import Emit, Sym
 
-BROADCASTING = frozenset(
-    {"Add", "Sub", "Mul", "Div", "Pow", "Where", "Greater", "Less", "Equal", "Or", "And", "Max", "Min", "MatMul"}
-    | {"Expand"}  # its second input is a shape, which broadcasts like a tensor that has it
-)
+# The second input of Expand is a shape, which broadcasts like a tensor that has it.
+BROADCASTING = of_kind(Kind.BROADCASTS) | {"MatMul", "Expand"}
 
 
 class RowEmit(Emit):

@@ -8,8 +8,10 @@ from typing import Any
 
 import onnx_graphsurgeon as gs
 
+from gradskip_onnx.operators import Kind, of_kind
+
 # Reading a tensor's shape does not make the reader depend on the tensor's values.
-SHAPE_READERS = frozenset({"Shape", "Size"})
+SHAPE_READERS = of_kind(Kind.READS_SHAPE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,7 @@
-"""Three tables by operator: multiply-accumulates of products, operations of element-wise work, and what is free."""
+"""Three tables by operator: multiply-accumulates of products, operations of element-wise work, and what is free.
+
+Costs for each value are columns of `operators.py`; here are the operators whose cost follows from several shapes.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from typing import Any
 import onnx
 
 from gradskip_onnx.errors import ModelError
+from gradskip_onnx.operators import MICROSOFT, OPERATORS
 
 Shape = tuple[int, ...]
-MICROSOFT = "com.microsoft."
 TAPS = {"nearest": 0, "linear": 8, "cubic": 32}  # of Resize on two axes, each tap a product and a sum
 
 
@@ -172,26 +175,9 @@ def _scatter(n: Node) -> int:
     return prod(n.x[2]) if n.attrs.get("reduction", b"none") != b"none" else 0
 
 
-# Operations for each value of the result; a function such as exp or erf counts as one.
-PER_RESULT = {
-    1: "Add Sub Mul Div Neg Abs Sqrt Exp Log Erf Tanh Pow Reciprocal Relu Min Max Clip Sign Floor Ceil Round Mod "
-    "Equal Greater Less GreaterOrEqual LessOrEqual Not And Or Xor Where Sin Cos IsNaN IsInf",
-    2: "LeakyRelu PRelu Elu BatchNormalization QuantizeLinear DequantizeLinear",
-    4: "Sigmoid HardSigmoid HardSwish Softplus RMSNormalization",
-    5: f"Softmax LogSoftmax Gelu Mish Swish {MICROSOFT}Gelu {MICROSOFT}QuickGelu {MICROSOFT}BiasSoftmax",
-    6: f"{MICROSOFT}BiasGelu",
-    7: "LayerNormalization InstanceNormalization GroupNormalization",
-    8: f"{MICROSOFT}FastGelu {MICROSOFT}SkipLayerNormalization",
-}
-# Operations for each value of the first input.
-PER_VALUE = {
-    1: "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ArgMax ArgMin TopK CumSum GlobalAveragePool GlobalMaxPool",
-    2: "ReduceL1 ReduceL2 ReduceSumSquare LpNormalization",
-    3: "ReduceLogSumExp DynamicQuantizeLinear",
-}
 SIMPLE: dict[str, Rule] = {
-    **{name: _each_result(cost) for cost, names in PER_RESULT.items() for name in names.split()},
-    **{name: _each_value(cost) for cost, names in PER_VALUE.items() for name in names.split()},
+    **{name: _each_result(operator.per_result) for name, operator in OPERATORS.items() if operator.per_result},
+    **{name: _each_value(operator.per_value) for name, operator in OPERATORS.items() if operator.per_value},
     "Sum": lambda n: (len(n.x) - 1) * prod(n.y[0]),
     "Mean": lambda n: len(n.x) * prod(n.y[0]),
     "Gemm": _bias(2),
@@ -211,10 +197,4 @@ SIMPLE: dict[str, Rule] = {
     "ScatterElements": _scatter,
 }
 
-# Values are moved, named or made up, never computed from one another.
-MOVES = (
-    "Cast CastLike Concat Constant ConstantOfShape DepthToSpace Dropout Expand EyeLike Flatten Gather GatherElements "
-    "GatherND Identity NonZero OneHot Pad Range Reshape Shape Size Slice SpaceToDepth Split Squeeze Tile Transpose "
-    "Trilu Unsqueeze"
-)
-FREE = frozenset(MOVES.split())
+FREE = frozenset(name for name, operator in OPERATORS.items() if operator.per_result == 0)

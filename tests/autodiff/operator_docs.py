@@ -14,15 +14,16 @@ INTRODUCTION = """# Operators with a gradient rule
 
 This page is generated: `python -m tests.autodiff.operator_docs > docs/operators.md`.
 
-Each operator below has one rule in `gradskip_onnx/autodiff/vjps*.py`. Every rule is compared with PyTorch's float64
-autograd at the opsets listed, with fixed shapes and with an unknown batch size, in float32 on ONNX Runtime, in float64
-and, for the operators of vision transformers, in float16 (`tests/autodiff/test_vjps.py`); and with finite differences on the
-operator test models of the `onnx` package (`tests/autodiff/test_onnx_operator_models.py`). Rules for quantised tensors take
-rounding straight through and are compared with a torch twin that does the same (`tests/autodiff/test_quantised_gradients.py`).
+Each operator below has one row in `gradskip_onnx/operators.py` (what it is, what it costs) and one rule in
+`gradskip_onnx/autodiff/rules/vjps*.py`. Every rule is compared with PyTorch's float64 autograd at the opsets listed,
+with fixed shapes and with an unknown batch size, in float32 on ONNX Runtime, in float64 and, for the operators of
+vision transformers, in float16 (`tests/autodiff/test_vjps.py`); and with finite differences on the operator test models
+of the `onnx` package (`tests/autodiff/test_onnx_operator_models.py`). Rules for quantised tensors take rounding
+straight through and are compared with a torch twin that does the same (`tests/autodiff/test_quantised_gradients.py`).
 
 The rules emit standard ONNX operators only. At opsets 13 to 21 each emitted operator has a CUDA kernel in ONNX Runtime
-(`tests/autodiff/test_cuda_kernels.py`); at opset 22 and 23 ONNX Runtime would run ConvTranspose, MaxPool, Sin, Cos and Softplus
-on the CPU.
+(`tests/autodiff/test_cuda_kernels.py`); at opset 22 and 23 ONNX Runtime would run ConvTranspose, MaxPool, Sin, Cos and
+Softplus on the CPU.
 
 An operator that is not listed raises an error which names the operator and the node. To add a rule:
 

@@ -80,6 +80,13 @@ SIMPLE_CASES = [
     ("Softmax", [(2, 3)], [(2, 3)], {}, 5 * 6),
     ("LayerNormalization", [(2, 3), (3,), (3,)], [(2, 3)], {}, 7 * 6),
     ("ReduceSum", [(2, 3)], [(2,)], {}, 6),
+    ("ReduceLogSum", [(2, 3)], [(2,)], {}, 6),
+    *((op, [(2, 3)], [(2, 3)], {}, 6) for op in ("Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "ThresholdedRelu")),
+    *((op, [(2, 3)], [(2, 3)], {}, 6) for op in ("Asinh", "Acosh", "Atanh", "Hardmax")),
+    ("Selu", [(2, 3)], [(2, 3)], {}, 2 * 6),  # exp - 1 in one, a factor
+    ("Celu", [(2, 3)], [(2, 3)], {}, 3 * 6),  # a division, exp - 1 in one, a factor
+    ("Softsign", [(2, 3)], [(2, 3)], {}, 3 * 6),  # |x|, + 1, a division
+    ("MeanVarianceNormalization", [(2, 3)], [(2, 3)], {}, 5 * 6),  # LayerNormalization without scale and bias
     ("Sum", [(2, 3), (2, 3), (2, 3)], [(2, 3)], {}, 2 * 6),
     ("Gemm", [(2, 3), (3, 5), (5,)], [(2, 5)], {}, 10),
     ("Gemm", [(2, 3), (3, 5)], [(2, 5)], {}, 0),

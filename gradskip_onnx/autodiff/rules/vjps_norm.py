@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from .table import Gradient, Node, vjp
 from .vjps_shape import fixed, integers
 
 Out = tuple[Gradient, ...]
+Back = Callable[[Sym, Sym, Sym, Sequence[int]], Sym]  # gradient q of h, h, 1 / std, axes -> gradient of x
 
 CHANNEL_SCALE_OPSET = 21  # GroupNormalization: one scale per channel from here, per group before
 
@@ -30,15 +31,11 @@ def widened(x: Sym) -> Sym:
     return x.cast(np.float32) if x.dtype == np.float16 else x
 
 
-def standardise(q: Sym, x: Sym, axes: Sequence[int], epsilon: float) -> tuple[Sym, Sym]:
-    """For h = (x - mean) / std: the gradient of x when that of h is `q`, and h itself.
-
-    dx = (q - mean(q) - h mean(q h)) / std
-    """
+def standardise(q: Sym, x: Sym, axes: Sequence[int], epsilon: float, back: Back) -> tuple[Sym, Sym]:
+    """For h = (x - mean) / std: the gradient of x when that of h is `q`, and h itself."""
     centred, inverse = statistics(x, axes, epsilon)
     h = centred * inverse
-    q = widened(q)
-    return (inverse * (q - q.mean(axes) - h * (q * h).mean(axes))).cast(x.dtype), h.cast(x.dtype)
+    return back(widened(q), h, inverse, axes).cast(x.dtype), h.cast(x.dtype)
 
 
 def layer_statistics(n: Node) -> tuple[Sym, Sym]:
@@ -66,16 +63,29 @@ def layer_norm(n: Node, g: Sym, *more: Sym | None) -> Out:
     return (gradient.cast(x.dtype), g * (centred * inverse).cast(x.dtype), g)[: len(n.x)]
 
 
-@vjp("InstanceNormalization")
-def instance_norm(n: Node, g: Sym) -> Out:
+@vjp("InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization")
+def channel_norm(n: Node, g: Sym) -> Out:
+    return normalised(n, g, through_statistics)
+
+
+def through_statistics(q: Sym, h: Sym, inverse: Sym, axes: Sequence[int]) -> Sym:
+    """For h = (x - mean) / std and its gradient q: dx = (q - mean(q) - h mean(q h)) / std."""
+    return inverse * (q - q.mean(axes) - h * (q * h).mean(axes))
+
+
+def normalised(n: Node, g: Sym, back: Back) -> Out:
+    """The gradients of a normalisation with statistics per image; `back` leads from h to x."""
+    return NORMALISED[n.op](n, g, back)
+
+
+def instance_norm(n: Node, g: Sym, back: Back) -> Out:
     x = n.x[0]
     axes = range(2, x.rank)
-    gradient, h = standardise(g * per_channel(n.x[1], x), x, axes, n.attrs.get("epsilon", 1e-5))
+    gradient, h = standardise(g * per_channel(n.x[1], x), x, axes, n.attrs.get("epsilon", 1e-5), back)
     return gradient, *channel_sums(g, h)
 
 
-@vjp("GroupNormalization")
-def group_norm(n: Node, g: Sym) -> Out:
+def group_norm(n: Node, g: Sym, back: Back) -> Out:
     x, scale = n.x[0], n.x[1]
     groups = n.attrs["num_groups"]
     inside = shapes.volume(x.dims[1:])
@@ -84,7 +94,7 @@ def group_norm(n: Node, g: Sym) -> Out:
         q = (g.reshape(grouped) * scale.reshape((1, groups, 1))).reshape_like(x)
     else:
         q = g * per_channel(scale, x)
-    gradient, h = standardise(q.reshape(grouped), x.reshape(grouped), [2], n.attrs.get("epsilon", 1e-5))
+    gradient, h = standardise(q.reshape(grouped), x.reshape(grouped), [2], n.attrs.get("epsilon", 1e-5), back)
     if n.opset < CHANNEL_SCALE_OPSET:
         return gradient.reshape_like(x), *channel_sums(g.reshape(grouped), h)
     return gradient.reshape_like(x), *channel_sums(g, h.reshape_like(x))
@@ -127,9 +137,15 @@ def rms_norm(n: Node, g: Sym) -> Out:
     return (inverse * (q - h * (q * h).mean(axes))).cast(x.dtype), g * h.cast(x.dtype)
 
 
-@vjp("MeanVarianceNormalization")
-def mean_variance_norm(n: Node, g: Sym) -> Out:
-    return (standardise(g, n.x[0], n.attrs.get("axes", [0, 2, 3]), 1e-9)[0],)
+def mean_variance_norm(n: Node, g: Sym, back: Back) -> Out:
+    return (standardise(g, n.x[0], n.attrs.get("axes", [0, 2, 3]), 1e-9, back)[0],)
+
+
+NORMALISED = {
+    "InstanceNormalization": instance_norm,
+    "GroupNormalization": group_norm,
+    "MeanVarianceNormalization": mean_variance_norm,
+}
 
 
 @vjp("LpNormalization")

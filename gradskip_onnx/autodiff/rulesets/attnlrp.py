@@ -12,22 +12,22 @@ from dataclasses import dataclass
 
 from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.rules.table import VJPS, Gradient, Node, Rule
+from gradskip_onnx.operators import Kind, of_kind
 
 from .conservative import ATTENTION_HELD, GATES_HELD, SPREAD_HELD
 from .gamma_rule import GammaRule
 from .gates import carries, embeds, in_attention
 
-LINEAR = ("MatMul", "Gemm", "Einsum", "MatMulInteger")
-CONVOLUTIONS = ("Conv", "ConvInteger")
+LINEAR = of_kind(Kind.MATRIX)
+CONVOLUTIONS = of_kind(Kind.CONVOLUTION) - {"ConvTranspose"}  # which makes no patches, and is no layer of its own
 
 
 def lrp(*, attention_held: bool, halves: bool, gamma_linear: float, gamma_conv: float) -> dict[str, Rule]:
     """The overlay: norms and gates held, attention held or not, products of two activations halved or not."""
     gammas, near = _Gammas(gamma_linear, gamma_conv), not gamma_linear
-    products: dict[str, Rule] = {op: GammaRule(VJPS[op], gammas, near) for op in (*LINEAR, *CONVOLUTIONS)}
-    if halves:
-        products |= {op: halved(products.get(op, VJPS[op])) for op in (*LINEAR, "Mul")}
-    return SPREAD_HELD | GATES_HELD | (ATTENTION_HELD if attention_held else {}) | products
+    products: dict[str, Rule] = {op: GammaRule(VJPS[op], gammas, near) for op in LINEAR | CONVOLUTIONS}
+    rules = SPREAD_HELD | GATES_HELD | (ATTENTION_HELD if attention_held else {}) | products
+    return rules | ({op: halved(rules[op]) for op in LINEAR | {"Mul"}} if halves else {})
 
 
 def halved(rule: Rule) -> Rule:

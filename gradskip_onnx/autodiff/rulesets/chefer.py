@@ -9,7 +9,7 @@ from functools import reduce
 from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.rules.table import Gradient, Node, Rule, vjp
 
-from .gates import carries
+from .gates import PRODUCTS, carries
 from .linear import Linear
 from .relevance import RELEVANCE, STABILISER, over, to_signals
 
@@ -21,7 +21,7 @@ SMALLEST_HALF = 6.2e-5  # the stabiliser is 0 in half precision; smaller numbers
 CHEFER: dict[str, Rule] = dict(RELEVANCE)
 
 
-@vjp("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "MatMulInteger", "ConvInteger", table=CHEFER)
+@vjp(*PRODUCTS, table=CHEFER)
 def product(n: Node, r: Sym) -> Out:
     if n.varies(0) and n.varies(1):
         return of_activations(n, r)

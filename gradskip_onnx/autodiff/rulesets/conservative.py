@@ -2,7 +2,8 @@
 
 Attention weights and the spread that a normalisation divides by are constants (Ali et al. 2022, "XAI for
 Transformers: Better Explanations through Conservative Propagation", section 4), and so is the factor F(x) of
-GELU = x F(x). What is left of the network is linear in its input. Each of them is an overlay of its own.
+GELU = x F(x). What is left of the network is linear in its input. Each of them is an overlay of its own; the gates are
+laid over the spreads.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from __future__ import annotations
 import math
 
 from gradskip_onnx.autodiff.emit import Sym
-from gradskip_onnx.autodiff.rules.table import Gradient, Node, Rule, vjp
+from gradskip_onnx.autodiff.rules.table import VJPS, Gradient, Node, Rule, vjp
 from gradskip_onnx.autodiff.rules.vjps import normal_cdf, stop
-from gradskip_onnx.autodiff.rules.vjps_norm import layer_statistics, reduce_mean, widened
+from gradskip_onnx.autodiff.rules.vjps_norm import kept, layer_statistics, normalised, reduce_mean, widened
 
-from .gates import centres, readers, readers_behind
+from .gates import centres, gate_at, gates_something, is_root, readers
 
 Out = tuple[Gradient, ...]
 
 ATTENTION_HELD: dict[str, Rule] = {"Softmax": stop}
-SPREAD_HELD: dict[str, Rule] = {"Sqrt": stop}  # the standard deviation of a normalisation written out
+SPREAD_HELD: dict[str, Rule] = {"Sqrt": stop, "ReduceL2": stop}  # the spread of a normalisation written out
 MEAN_HELD: dict[str, Rule] = {}  # on top of SPREAD_HELD
-GATES_HELD: dict[str, Rule] = {"Erf": stop}  # the gate of a GELU written out, x (1 + erf(x / sqrt 2)) / 2
+GATES_HELD: dict[str, Rule] = {}  # on top of SPREAD_HELD
 
 # --- normalisations -------------------------------------------------------------------------------------------------
 
@@ -47,6 +48,17 @@ def _layer_norm(n: Node, g: Sym, centred: bool) -> Out:
     return (dx.cast(x.dtype), g * (shifted * inverse).cast(x.dtype), g)[: len(n.x)]
 
 
+@vjp("InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization", table=SPREAD_HELD)
+def channel_norm(n: Node, g: Sym) -> Out:
+    """The same over other axes."""
+    return normalised(n, g, lambda q, _, inverse, axes: inverse * (q - q.mean(axes)))
+
+
+@vjp("InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization", table=MEAN_HELD)
+def channel_norm_mean_held(n: Node, g: Sym) -> Out:
+    return normalised(n, g, lambda q, _, inverse, __: inverse * q)
+
+
 @vjp("RMSNormalization", table=SPREAD_HELD)
 def rms_norm(n: Node, g: Sym) -> Out:
     """dx = g scale / rms."""
@@ -54,6 +66,21 @@ def rms_norm(n: Node, g: Sym) -> Out:
     axes = range(n.attrs.get("axis", -1) % x.rank, x.rank)
     inverse = ((x * x).mean(axes) + n.attrs.get("epsilon", 1e-5)).apply("Sqrt").apply("Reciprocal")
     return (widened(g * n.x[1]) * inverse).cast(n.x[0].dtype), g * (x * inverse).cast(g.dtype)
+
+
+@vjp("LpNormalization", table=SPREAD_HELD)
+def lp_norm(n: Node, g: Sym) -> Out:
+    """dx = g / |x|; a sum of absolute values is no spread, here as where it is written out."""
+    if n.attrs.get("p", 2) == 1:
+        return VJPS[n.op](n, g)
+    norm = (n.x[0] * n.x[0]).sum([n.attrs.get("axis", -1)]).apply("Sqrt")
+    return (norm.equals(0).where(n.emit.const(0, g.dtype), g / norm),)
+
+
+@vjp("Pow", table=SPREAD_HELD)
+def root(n: Node, g: Sym) -> Out:
+    """x^(1/2) is Sqrt, x^(-1/2) one over it."""
+    return stop(n, g) if is_root(n.value(1)) else VJPS[n.op](n, g)
 
 
 @vjp("ReduceMean", table=MEAN_HELD)
@@ -64,6 +91,29 @@ def mean(n: Node, g: Sym) -> Out:
 
 
 # --- gates ----------------------------------------------------------------------------------------------------------
+
+
+@vjp("Mul", "Div", table=GATES_HELD)
+def gated(n: Node, g: Sym) -> Out:
+    """dx = g F for x F where F is only a gate, however that is written; two activations get their gradients."""
+    gate = gate_at(n, n.y.tensor.inputs[0])
+    return tuple(None if at == gate else found for at, found in enumerate(VJPS[n.op](n, g)))
+
+
+@vjp("Pow", table=GATES_HELD)
+def power(n: Node, g: Sym) -> Out:
+    """x^p = x x^(p-1): dx = g x^(p-1), as for a product written out."""
+    exponent = n.value(1)
+    if exponent is None or exponent.size != 1 or is_root(exponent) or exponent.item() < 1:
+        return root(n, g)
+    rest = float(exponent.item()) - 1
+    x = n.x[0]
+    return g * (x if rest == 1 else x.apply("Pow", rest)), None
+
+
+@vjp("ReduceSumSquare", table=GATES_HELD)
+def sum_of_squares(n: Node, g: Sym) -> Out:
+    return n.first(kept(n, g) * n.x[0])
 
 
 @vjp("Gelu", table=GATES_HELD)
@@ -90,20 +140,24 @@ def mish(n: Node, g: Sym) -> Out:
     return (g * n.x[0].apply("Softplus").apply("Tanh"),)
 
 
-@vjp("Sigmoid", table=GATES_HELD)
-def sigmoid(n: Node, g: Sym) -> Out:
-    """The gate of SiLU = x sigmoid(x) is held; as an activation of its own it has no linear part to keep."""
-    if not any(node.op == "Mul" for node in readers_behind(n, n.y.tensor)):
-        raise n.missing("a sigmoid that gates nothing in a rule set that holds gates")
+@vjp("Softsign", table=GATES_HELD)
+def softsign(n: Node, g: Sym) -> Out:
+    """y = x / (1 + |x|)."""
+    return (g / (1 + n.x[0].apply("Abs")),)
+
+
+@vjp("Sigmoid", "Tanh", "Erf", table=GATES_HELD)
+def smooth_gate(n: Node, g: Sym) -> Out:
+    """Held where it gates something; as an activation of its own it has no linear part to keep."""
+    if not gates_something(n, n.y.tensor):
+        raise n.missing(f"a {n.op.lower()} that gates nothing in a rule set that holds gates")
     return stop(n, g)
 
 
-@vjp("Tanh", table=GATES_HELD)
-def tanh(n: Node, g: Sym) -> Out:
-    """The gate of tanh-GELU = x (1 + tanh(..)) / 2 is held; elsewhere the same problem as for the sigmoid."""
-    if not any(node.op == "Add" for node in readers_behind(n, n.y.tensor)):
-        raise n.missing("a tanh that gates nothing in a rule set that holds gates")
-    return stop(n, g)
+@vjp("HardSigmoid", table=GATES_HELD)
+def hard_gate(n: Node, g: Sym) -> Out:
+    """Held where it gates something; elsewhere piecewise linear, as Clip is."""
+    return stop(n, g) if gates_something(n, n.y.tensor) else VJPS[n.op](n, g)
 
 
 CONSERVATIVE: dict[str, Rule] = ATTENTION_HELD | SPREAD_HELD | GATES_HELD

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from gradskip_onnx.autodiff.rules.table import Node
+from gradskip_onnx.operators import Kind, of_kind
+from gradskip_onnx.types import Array
 
-PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "MatMulInteger", "ConvInteger"})
+PRODUCTS = of_kind(Kind.MATRIX | Kind.CONVOLUTION)
 BINARY = frozenset({"Add", "Sub", "Mul", "Div"})
-LAYOUT = frozenset(
-    {"Identity", "Cast", "CastLike", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Dropout"}
-    | {"Slice", "Split", "Gather", "Concat", "Pad", "Where", "QuantizeLinear", "DequantizeLinear"}
-    | {"DynamicQuantizeLinear", "Clip", "Max", "Min"}
-)
+LAYOUT = of_kind(Kind.MOVES | Kind.PICKS | Kind.QUANTISES | Kind.DEQUANTISES)
 ROUNDS = frozenset({"Identity", "Cast", "QuantizeLinear", "DequantizeLinear"})
-NORMS = frozenset({"LayerNormalization", "RMSNormalization", "BatchNormalization", "LpNormalization"})
+NORMS = of_kind(Kind.NORMALISES)
 # What opens or closes a gate, or measures the spread that a normalisation divides by.
-GATES = frozenset({"Erf", "Tanh", "Sigmoid", "HardSigmoid", "Sqrt", "ReduceL2"})
+HELD = of_kind(Kind.GATE | Kind.SPREAD)
+POINTWISE = of_kind(Kind.UNARY | Kind.BROADCASTS | Kind.PICKS) | ROUNDS
 MOST_HOPS = 16  # a gate stands near the operator that makes it
+MOST_TENSORS = 32  # of a function that gates its own argument: the tanh form of GELU has 8
 
 
 def readers(n: Node, tensor: Any) -> list[Any]:
@@ -25,45 +25,108 @@ def readers(n: Node, tensor: Any) -> list[Any]:
     return [node for node in tensor.outputs if any(output.name in n.emit.facts for output in node.outputs)]
 
 
-def readers_behind(n: Node, tensor: Any) -> list[Any]:
-    """The same, of the tensor as it is or after it was cast or put on a grid."""
-    found = []
+def gates_something(n: Node, tensor: Any) -> bool:
+    """Whether a tensor, moved, scaled or shifted by constants, is multiplied with another activation."""
     for node in readers(n, tensor):
-        found += readers_behind(n, node.outputs[0]) if node.op in ROUNDS else [node]
-    return found
+        alone = sum(source.name in n.activations for source in node.inputs) == 1
+        if node.op in ("Mul", "Div") and not alone:
+            return True
+        passes = node.op in LAYOUT or (node.op in BINARY | {"Neg", "Reciprocal"} and alone)
+        if passes and gates_something(n, node.outputs[0]):
+            return True
+    return False
 
 
 def held(n: Node, tensor: Any, hops: int = MOST_HOPS) -> bool:
-    """Whether an activation is but a gate, a spread or a scale: what rule sets hold constant."""
+    """True for gates, spreads that a normalisation divides by, and scales of a grid: constants under LRP."""
     if not tensor.inputs or not hops:
         return False
     node = tensor.inputs[0]
-    if node.op in GATES or (node.op == "DynamicQuantizeLinear" and tensor is not node.outputs[0]):
+    if node.op in HELD or (node.op == "DynamicQuantizeLinear" and tensor is not node.outputs[0]):
         return True
+    if node.op == "Pow":
+        return is_root(n.emit.value(node.inputs[1].name))
     if node.op not in LAYOUT | BINARY | {"Reciprocal", "Neg"}:
         return False
     varying = [source for source in node.inputs if source.name in n.activations]
     return bool(varying) and all(held(n, source, hops - 1) for source in varying)
 
 
-def signals(n: Node, node: Any) -> list[Any]:
-    """The inputs of a node that carry the activations on: no weights, no gates, no mean that is taken off."""
+def is_root(exponent: Array | None) -> bool:
+    """Whether a power is a root or one over a root: another way to write Sqrt."""
+    return exponent is not None and exponent.size == 1 and not float(exponent.item()).is_integer()
+
+
+def gate_at(n: Node, node: Any) -> int | None:
+    """The position of the factor or divisor of another activation that is only a gate or a spread.
+
+    Such is what `held` knows, and every function of the other activation alone: in x F(x) and x / F(x) F is the gate,
+    however it is written, and in x x one of the two.
+    """
+    if node.op not in ("Mul", "Div") or not all(tensor.name in n.activations for tensor in node.inputs):
+        return None
+    places = (1, 0) if node.op == "Mul" else (1,)
+    known = [at for at in places if held(n, node.inputs[at])]
+    own = [at for at in places if _function_of(n, node.inputs[at], node.inputs[1 - at])]
+    return next(iter([*known, *own]), None)
+
+
+def _function_of(n: Node, tensor: Any, argument: Any) -> bool:
+    """Whether a tensor follows from the argument alone, value by value; constant factors of the argument aside."""
+    ends = _unscaled(n, argument)
+    stack, seen = [tensor], {tensor.name}
+    while stack:
+        current = stack.pop()
+        if current.name in ends:
+            continue
+        maker = current.inputs[0] if current.inputs else None
+        if maker is None or maker.op not in POINTWISE or len(seen) > MOST_TENSORS:
+            return False
+        fresh = [each for each in maker.inputs if each.name in n.activations and each.name not in seen]
+        seen.update(each.name for each in fresh)
+        stack += fresh
+    return True
+
+
+def _unscaled(n: Node, tensor: Any) -> set[str]:
+    """The names of a tensor and of what it is a constant multiple of."""
+    names = {tensor.name}
+    while tensor.inputs:
+        node = tensor.inputs[0]
+        varying = [source for source in node.inputs if source.name in n.activations]
+        linear = node.op in ROUNDS | {"Neg", "Mul"} or (node.op == "Div" and node.inputs[0].name in n.activations)
+        if not linear or len(varying) != 1:
+            break
+        tensor = varying[0]
+        names.add(tensor.name)
+    return names
+
+
+def signals(n: Node, node: Any) -> list[int]:
+    """The positions of the inputs that carry the activations on: no weights, no gates, no mean that is taken off."""
     if node.op in NORMS:
-        return [node.inputs[0]]
-    varying = [tensor for tensor in node.inputs if tensor.name in n.activations and not held(n, tensor)]
-    if len(varying) == 2 and (node.op == "Div" or centres(node)):
+        return [0]
+    varying = [at for at, tensor in enumerate(node.inputs) if tensor.name in n.activations and not held(n, tensor)]
+    if len(varying) != 2:
+        return varying
+    if node.op == "Div" or centres(node):
         return varying[:1]
-    return varying
+    gates = {gate_at(n, node), *(at for at in varying if node.op == "Mul" and _divides(node.inputs[at]))}
+    return [at for at in varying if at not in gates]
+
+
+def _divides(tensor: Any) -> bool:
+    """Whether a factor is one over something, so that the product is a quotient."""
+    tensor = _unrounded(tensor)
+    return bool(tensor.inputs) and tensor.inputs[0].op == "Reciprocal"
 
 
 def centres(node: Any) -> bool:
-    """Whether a node takes off the mean of what it reads."""
+    """Whether a node takes off the mean of what it reads, or the maximum as a softmax does to stay finite."""
     if node.op != "Sub":
         return False
-    mean = _unrounded(node.inputs[1])
-    return any(
-        maker.op == "ReduceMean" and _unrounded(maker.inputs[0]) is _unrounded(node.inputs[0]) for maker in mean.inputs
-    )
+    makers = [maker for maker in _unrounded(node.inputs[1]).inputs if maker.op in ("ReduceMean", "ReduceMax")]
+    return any(_unrounded(maker.inputs[0]) is _unrounded(node.inputs[0]) for maker in makers)
 
 
 def _unrounded(tensor: Any) -> Any:
@@ -75,8 +138,7 @@ def _unrounded(tensor: Any) -> Any:
 
 def carries(n: Node) -> list[int]:
     """The positions of the signals among the inputs of the node itself."""
-    names = {tensor.name for tensor in signals(n, n.y.tensor.inputs[0])}
-    return [index for index, name in enumerate(n.x.names) if name in names]
+    return signals(n, n.y.tensor.inputs[0])
 
 
 def is_product(n: Node, node: Any) -> bool:
@@ -101,7 +163,7 @@ def _meets_product(n: Node, start: Any, *, up: bool) -> bool:
                 return True
             if not _moves_on(n, node):
                 continue
-            around = [*signals(n, node)] if up else [*node.outputs]
+            around = [node.inputs[at] for at in signals(n, node)] if up else [*node.outputs]
             fresh = [other for other in around if other.name in n.activations and other.name not in seen]
             seen.update(other.name for other in fresh)
             stack += fresh

@@ -101,7 +101,7 @@ class Linear:
 
 
 def _bias_after(n: Node) -> Sym | None:
-    """The constant added next, in the units of this product: those of integers are scaled in between."""
+    """The constant added next, in the units of this product, which may be scaled in between: integers always are."""
     tensor, scale = n.y.tensor, None
     while len(following := readers(n, tensor)) == 1:
         node = following[0]
@@ -109,14 +109,17 @@ def _bias_after(n: Node) -> Sym | None:
         if node.op == "Add" and other is not None and _is_bias(n, other):
             bias = n.emit.sym(other.name)
             return bias if scale is None else bias / scale
-        if n.op not in REAL:
-            return None
-        if node.op == "Mul" and other is not None and (other.name not in n.activations or held(n, other)):
+        if node.op == "Mul" and other is not None and _is_scale(n, other):
             scale = n.emit.sym(other.name) if scale is None else scale * n.emit.sym(other.name)
         elif node.op != "Cast":
             return None
         tensor = node.outputs[0]
     return None
+
+
+def _is_scale(n: Node, other: Any) -> bool:
+    """A constant; for integers also the size of a step, which may follow from the image."""
+    return other.name not in n.activations or (n.op in REAL and held(n, other))
 
 
 def _is_bias(n: Node, other: Any) -> bool:

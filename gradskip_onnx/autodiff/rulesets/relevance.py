@@ -8,28 +8,23 @@ A mean or another linear operator without weights shares it in proportion to wha
 from __future__ import annotations
 
 from gradskip_onnx.autodiff.emit import Sym
-from gradskip_onnx.autodiff.rules import vjps, vjps_norm, vjps_shape, vjps_spatial  # noqa: F401  (they fill the table)
+from gradskip_onnx.autodiff.rules import vjps, vjps_norm, vjps_quantised, vjps_shape, vjps_spatial  # noqa: F401  (they fill the table)
 from gradskip_onnx.autodiff.rules.table import VJPS, Gradient, Node, Rule, vjp
+from gradskip_onnx.operators import Kind, of_kind
 
 from .gates import carries
 
 Out = tuple[Gradient, ...]
 STABILISER = 1e-9  # Chefer's: added whatever the sign
 
-MOVES = (
-    *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "DepthToSpace"),
-    *("SpaceToDepth", "Concat", "Split", "Slice", "Pad", "Gather", "GatherElements", "GatherND", "Cast", "CastLike"),
-    *("Dropout", "Where", "MaxPool", "GlobalMaxPool", "Max", "Min", "Trilu"),
-)
+MOVES = of_kind(Kind.MOVES) | {"Where", "MaxPool", "GlobalMaxPool"}  # these hand on one of several values
 KEEPS = (
-    *("LayerNormalization", "RMSNormalization", "BatchNormalization", "InstanceNormalization", "GroupNormalization"),
-    *("LpNormalization", "Softmax", "Gelu", "Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Sigmoid", "Tanh"),
-    *("HardSigmoid", "HardSwish", "Softplus", "Mish", "Swish", "Clip", "Neg", "Exp", "Log", "Sqrt", "Pow", "Abs"),
-    *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Reciprocal", "Erf"),
-)
-SHARES = ("ReduceMean", "ReduceSum", "GlobalAveragePool", "AveragePool", "Resize")
+    of_kind(Kind.UNARY | Kind.NORMALISES | Kind.PROBABILITIES | Kind.QUANTISES | Kind.DEQUANTISES)
+    | {"Clip", "PRelu", "Pow"}
+) & set(VJPS) - of_kind(Kind.MOVES | Kind.STEPS)
+SHARES = of_kind(Kind.SUMS)
 
-RELEVANCE: dict[str, Rule] = {op: VJPS[op] for op in MOVES if op in VJPS}
+RELEVANCE: dict[str, Rule] = {op: VJPS[op] for op in MOVES}
 
 
 def over(a: Sym, b: Sym) -> Sym:
@@ -48,6 +43,12 @@ def to_signals(n: Node, shares: list[Sym]) -> Out:
 @vjp(*KEEPS, table=RELEVANCE)
 def keep(n: Node, r: Sym, *_: Sym | None) -> Out:
     return n.first(r)
+
+
+@vjp("Max", "Min", table=RELEVANCE)
+def pick(n: Node, r: Sym) -> Out:
+    """All to the signal, whichever bound it met; of two signals to the one that was taken."""
+    return to_signals(n, [r]) if len(carries(n)) == 1 else VJPS[n.op](n, r)
 
 
 @vjp(*SHARES, table=RELEVANCE)

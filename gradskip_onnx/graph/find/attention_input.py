@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gradskip_onnx.graph.index import Index
+from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.types import TensorFact
 
 # A norm, in one operator or written out, moves no token and multiplies with no matrix.
-NORM_OPERATORS = frozenset(
-    {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "BatchNormalization"}
-    | {"ReduceMean", "Sub", "Pow", "Mul", "Add", "Sqrt", "Reciprocal", "Div", "Cast", "Identity"}
-    | {"QuantizeLinear", "DequantizeLinear"}
+NORM_OPERATORS = (
+    of_kind(Kind.NORMALISES | Kind.SPREAD | Kind.DEQUANTISES)
+    | {"ReduceMean", "ReduceSum", "ReduceSumSquare", "Sub", "Pow", "Mul", "Add", "Reciprocal", "Div"}
+    | {"Cast", "Identity", "QuantizeLinear"}
 )
 
 

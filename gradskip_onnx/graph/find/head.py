@@ -11,10 +11,11 @@ from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.index import Index
 from gradskip_onnx.graph.layouts import axes_of
 from gradskip_onnx.graph.rewrite.prune_rows import wanted
+from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.tasks import BY_RANK
 from gradskip_onnx.types import Block, Task, TensorFact
 
-SQUASHED = frozenset({"Softmax", "LogSoftmax", "Sigmoid"})  # probabilities: the scores are their input
+SQUASHED = of_kind(Kind.PROBABILITIES) | {"Sigmoid"}  # the scores are their input
 PASSED = frozenset({"Identity", "Cast"})
 
 

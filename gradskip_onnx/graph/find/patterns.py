@@ -13,19 +13,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradskip_onnx.graph.index import Index, data_inputs
+from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.types import Mismatch
 
-NORMALISERS = frozenset({"Softmax"})
-PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum"})
-WEIGHTED = PRODUCTS | {"Conv", "ConvTranspose", "MatMulInteger", "ConvInteger"}
-ADDITIONS = frozenset({"Add", "Sum"})
+NORMALISERS = frozenset({"Softmax"})  # of attention; no file was seen that writes it out
+PRODUCTS = of_kind(Kind.MATRIX) - of_kind(Kind.INTEGER)
+WEIGHTED = of_kind(Kind.MATRIX | Kind.CONVOLUTION)
+ADDITIONS = of_kind(Kind.ADDS)
 # Nodes that may stand between a normaliser and its products: layout, precision, scale, mask, bias, NaN guard.
+# What picks single tokens or parts of a packed tensor (Gather, Split) may not.
 TOLERATED = frozenset(
-    {"Identity", "Cast", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Flatten", "Dropout"}
-    | {"Add", "Sub", "Mul", "Div", "Where", "IsNaN", "Clip", "Min", "Max", "Slice", "Concat", "Pad"}
-    | {"QuantizeLinear", "DequantizeLinear"}
+    of_kind(Kind.RELABELS | Kind.PICKS | Kind.DEQUANTISES)
+    | {"Transpose", "Expand", "Slice", "Concat", "Pad", "QuantizeLinear"}
+    | {"Add", "Sub", "Mul", "Div", "IsNaN"}
 )
-ROUNDERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
+ROUNDERS = of_kind(Kind.QUANTISES)
 MOST_HOPS = 32
 
 

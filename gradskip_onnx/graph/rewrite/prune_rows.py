@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_graphsurgeon as gs
 
+from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.surgeon.element_types import numpy_type
 from gradskip_onnx.surgeon.node_writer import NodeWriter
 from gradskip_onnx.types import Array, Dims, TensorFact
@@ -45,13 +46,6 @@ Refused = None
 Narrow = Callable[[Any, Rows, Facts], Asked | None]
 
 STANDARD = (None, "", "ai.onnx")
-UNARY = frozenset(
-    {"Identity", "Cast", "Erf", "Gelu", "Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal"}
-    | {"Softplus", "Softsign", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Swish"}
-)
-BROADCAST = frozenset({"Add", "Sub", "Mul", "Div", "Pow", "Where", "Max", "Min", "Sum"})
-NORMED = frozenset({"LayerNormalization", "RMSNormalization"})
-REDUCED = frozenset({"ReduceMean", "ReduceSum", "ReduceMax", "ReduceL2", "ReduceSumSquare"})
 
 
 def wanted(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[str, Rows | None]:
@@ -297,11 +291,11 @@ def squeeze(node: Any, rows: Rows, facts: Facts) -> Asked | None:
 
 
 NARROW: dict[str, Narrow] = {
-    **dict.fromkeys(UNARY, unary),
-    **dict.fromkeys(BROADCAST, broadcast),
-    **dict.fromkeys(NORMED, normalisation),
-    **dict.fromkeys(REDUCED, reduction),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), softmax),
+    **dict.fromkeys(of_kind(Kind.UNARY), unary),
+    **dict.fromkeys(of_kind(Kind.BROADCASTS) | {"Clip"}, broadcast),
+    **dict.fromkeys(of_kind(Kind.NORMALISES_ROWS), normalisation),
+    **dict.fromkeys(of_kind(Kind.REDUCES), reduction),
+    **dict.fromkeys(of_kind(Kind.PROBABILITIES), softmax),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), squeeze),
     "MatMul": matmul,
     "Gemm": gemm,

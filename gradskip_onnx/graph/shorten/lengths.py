@@ -16,16 +16,14 @@ import onnx_graphsurgeon as gs
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.index import SHAPE_READERS
 from gradskip_onnx.graph.rewrite.write import Write
+from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.types import Array, Dims, TensorFact
 
 from .sizes import BATCH, Free, Scale, Shape, Size, number, plain, regroup, spell
 from .uniform import uniform
 
 # Their first input gives the shape; the others are weights along some axis of it, or single numbers.
-LIKE_FIRST = frozenset(
-    {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "BatchNormalization", "Clip", "Dropout"}
-    | {"InstanceNormalization", "QuantizeLinear", "DequantizeLinear"}
-)
+LIKE_FIRST = of_kind(Kind.NORMALISES | Kind.DEQUANTISES) | {"Clip", "Dropout", "QuantizeLinear"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,7 +202,7 @@ def _unsqueeze(walk: Walk, node: Any) -> list[Shape]:
     return [tuple(shape)]
 
 
-@rule("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceL1", "ReduceSumSquare", "ReduceProd")
+@rule(*of_kind(Kind.REDUCES))
 def _reduce(walk: Walk, node: Any) -> list[Shape]:
     shape = walk.shape(node.inputs[0], node)
     axes = _axes(node, len(shape))

@@ -8,8 +8,10 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
-# They move or repeat what their first input holds.
-MOVES = frozenset({"Expand", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Identity", "Tile", "Slice", "Gather"})
+from gradskip_onnx.operators import Kind, of_kind
+
+# They move or repeat what their first input holds, and nothing else: no zeros, no other input, no other type.
+MOVES = of_kind(Kind.MOVES) - {"Cast", "CastLike", "Concat", "Dropout", "Pad", "Trilu"}
 
 
 def uniform(tensor: Any) -> Any | None:
