@@ -19,7 +19,7 @@ from PIL import Image
 import gradskip_onnx
 from gradskip_onnx.autodiff.rules.table import NOTES, VJPS
 from gradskip_onnx.autodiff.scores import seeds
-from gradskip_onnx.datasets import layouts
+from gradskip_onnx.datasets import LAYOUTS, load
 from gradskip_onnx.graph.rewrite.lower import lower
 from gradskip_onnx.graph.rewrite.lowerings import LOWERINGS
 from gradskip_onnx.methods import METHODS
@@ -127,9 +127,11 @@ def test_metric():
 def test_layout(example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "data" / "numbered").mkdir(parents=True)
     Image.new("RGB", (4, 4)).save(tmp_path / "data" / "numbered" / "7_cat.png")
-    monkeypatch.setattr(layouts, "_ROWS", (example.ROW, *layouts._ROWS))
-    (entry,) = layouts.load(str(tmp_path / "data")).entries
+    monkeypatch.setitem(LAYOUTS, "numbered", example.LAYOUT)
+    (entry,) = load(str(tmp_path / "data"), "numbered").entries
 
+    assert example.detect(str(tmp_path / "data"))
+    assert not example.detect(str(tmp_path))
     assert (entry.id, entry.label) == ("numbered/7_cat.png", 7)
 
 
