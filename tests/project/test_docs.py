@@ -1,4 +1,4 @@
-"""The pages say what the code does: every reason code, claim, command, method and option is documented."""
+"""The pages say what the code does: every reason code, claim, method, option and limit is documented."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 import gradskip_onnx
+from gradskip_onnx.cache import folder
+from gradskip_onnx.datasets import boxes, medmnist
+from gradskip_onnx.images import labels, preprocess, read
 from gradskip_onnx.methods import METHODS
 from tests.support.models import vit
 
@@ -65,7 +68,7 @@ def test_methods_are_found_from_the_first_page():
 
 
 def test_links_between_pages_lead_somewhere():
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
     broken = [
         f"{source.name}: {target}"
         for source in pages
@@ -74,3 +77,40 @@ def test_links_between_pages_lead_somewhere():
     ]
 
     assert broken == []
+
+
+def test_every_page_is_found_from_the_first_page():
+    pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")]
+
+    assert [name for name in [*pages, "CONTRIBUTING.md", "SECURITY.md"] if f"({name})" not in page("README.md")] == []
+
+
+LIMITS = {
+    f"{read.MAX_PIXELS:,} pixels, {read.MAX_BYTES >> 30} GiB": "gradskip_onnx/images/read.py",
+    f"{preprocess.MAX_SIDE:,} pixels": "gradskip_onnx/images/preprocess.py",
+    f"{labels.MAX_BYTES >> 20} MiB; class numbers below {labels.MAX_CLASSES:,}": "gradskip_onnx/images/labels.py",
+    f"{boxes.MAX_BYTES >> 20} MiB, {boxes.DEEPEST} levels": "gradskip_onnx/datasets/boxes.py",
+    f"{medmnist.MAX_BYTES >> 30} GiB": "gradskip_onnx/datasets/medmnist.py",
+    f"{folder.MOST_FILES} entries, {folder.MOST_BYTES >> 20} MiB, {folder.LARGEST >> 20} MiB": (
+        "gradskip_onnx/cache/folder.py"
+    ),
+}
+
+
+@pytest.mark.parametrize(("limit", "file"), LIMITS.items())
+def test_limits_are_those_of_the_code(limit: str, file: str):
+    (row,) = [line for line in page("SECURITY.md").splitlines() if line.endswith(f"| `{file}` |")]
+
+    assert limit in row
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {gradskip_onnx.__version__}\n" in page("CITATION.cff")
+
+
+def test_quick_tests_are_called_alike():
+    """One selection, named in four places."""
+    quick = 'pytest -m "not slow and not torch"'
+
+    assert [name for name in (".github/workflows/ci.yml", "CONTRIBUTING.md", "README.md", "docs/release.md")
+            if quick not in page(name)] == []  # fmt: skip

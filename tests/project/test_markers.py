@@ -75,27 +75,31 @@ def skips_first(tree: ast.Module, package: str) -> bool:
 
 
 def faults(path: Path) -> list[str]:
-    """What is wrong with the marks of a test module."""
-    text = path.read_text(encoding="utf-8")
-    tree, package = ast.parse(text), package_of(path)
-    marked = any(isinstance(n, ast.Assign) and ast.unparse(n).startswith("pytestmark") and MARK in ast.unparse(n)
-                 for n in tree.body)  # fmt: skip
+    """What is wrong with the marks of a test module: it needs torch as a whole, in single tests, or not at all."""
+    tree, package = ast.parse(path.read_text(encoding="utf-8")), package_of(path)
+    marks = [ast.unparse(n) for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n).startswith("pytestmark")]
+    marked = any(MARK in text for text in marks)
     if reaches_torch(path, set()):
-        found = [] if marked else [f"imports a framework: add `pytestmark = {MARK}`"]
-        return (
-            found if skips_first(tree, package) else [*found, 'put `pytest.importorskip("torch")` before its imports']
-        )
+        wanted = {
+            f"imports a framework: add `pytestmark = {MARK}`": marked,
+            'put `pytest.importorskip("torch")` before its imports': skips_first(tree, package),
+        }
+        return [fault for fault, good in wanted.items() if not good]
     found = ["is marked, but imports no framework"] if marked else []
-    for function in functions(tree):
-        uses = any(n.split(".")[0] in FRAMEWORKS for node in ast.walk(function) for n in imported(node, package))
-        decorated = any(MARK in ast.unparse(decorator) for decorator in function.decorator_list)
-        if function.name.startswith("test_") and uses and not decorated:
-            found.append(f"{function.name} needs @{MARK}")
-        elif uses and not decorated and f"marks={MARK}" not in text:
-            found.append(f"{function.name} uses a framework: mark the rows that call it by `marks={MARK}`")
-        elif decorated and not uses and ast.unparse(function.decorator_list[0]) == MARK:
-            found.append(f"{function.name} is marked, but uses no framework")
-    return found
+    return found + [fault for function in functions(tree) if (fault := fault_of(function, package, ast.unparse(tree)))]
+
+
+def fault_of(function: ast.FunctionDef, package: str, module: str) -> str:
+    """The same for a function of a module that can be imported without torch."""
+    uses = any(n.split(".")[0] in FRAMEWORKS for node in ast.walk(function) for n in imported(node, package))
+    marked = MARK in map(ast.unparse, function.decorator_list)
+    if marked and not uses:
+        return f"{function.name} is marked, but uses no framework"
+    if not uses or marked:
+        return ""
+    if function.name.startswith("test_"):
+        return f"{function.name} needs @{MARK}"
+    return "" if f"marks={MARK}" in module else f"{function.name}: mark the rows that call it by `marks={MARK}`"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(ROOT)) for path in MODULES])
