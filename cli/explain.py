@@ -62,8 +62,8 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
 
     file = open_if_possible(model or demo_model())  # hashing goes on while the rest is imported
     from gradskip_onnx.output.folder import Folder
-    from gradskip_onnx.output.wording import SHARES
     from gradskip_onnx.pipeline.explain_jobs import check, explain_jobs, write_jobs
+    from gradskip_onnx.tasks import task_of
 
     from .console import Terminal
     from .explain_request import load_explainer, read_request
@@ -88,7 +88,7 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
                 outcome.result()  # raises the error of the only image
             failures += outcome.error is not None
             bar(outcome.job.path.name)
-            report(terminal, outcome, SHARES[explainer.architecture.task], alone=len(jobs) == 1)
+            report(terminal, outcome, task_of(explainer.architecture).share, alone=len(jobs) == 1)
     if failures:
         terminal.failed(f"{failures} of {len(jobs)} images failed")
         raise click.exceptions.Exit(SOME_FAILED)

@@ -8,8 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from .types import Architecture, Array
-from .types import Task as TaskName
+from .types import Architecture, Array, TaskName
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | None, ...]  # None: the dimension follows the batch size
 Size = tuple[int, int]  # height and width in pixels, or rows and columns of tokens
 ImageLayout = Literal["bchw", "bhwc"]  # axes of the model's input: b image, c channel, h row, w column
-Task = Literal["classification", "segmentation"]
+TaskName = Literal["classification", "segmentation"]  # rows of tasks.TASKS
 Blocks = tuple[int, ...]  # indices of blocks, in rising order
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -151,7 +151,7 @@ class Position:
 class Architecture:
     """What the graph turned out to be; every claim in it has a proof."""
 
-    task: Task
+    task: TaskName
     input: str
     input_dims: ImageDims
     input_layout: ImageLayout

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images.classes import Candidate
-from gradskip_onnx.types import Task
+from gradskip_onnx.types import TaskName
 from gradskip_onnx.version import __version__
 
 FORMAT = 1
@@ -24,7 +24,7 @@ class Subject:
     model: str
     image: str
     image_sha256: str | None
-    task: Task = "classification"
+    task: TaskName = "classification"
     score: str = "logit"
     region: str | None = None
 

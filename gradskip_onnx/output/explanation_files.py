@@ -13,12 +13,13 @@ from PIL import Image
 
 from gradskip_onnx.drawing.figure import figure
 from gradskip_onnx.explanation import Explanation
+from gradskip_onnx.tasks import TASKS
 from gradskip_onnx.types import Array
 
 from .documents import Subject, document
 from .folder import SUFFIXES, Folder
 from .json_text import encode_json
-from .wording import SHARES, class_suffix, named
+from .wording import class_suffix, named
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +61,7 @@ def draw(explanation: Explanation, image: Image.Image, subject: Subject) -> Imag
     """The figure of an explanation."""
     target = explanation.target
     facts = (
-        f"{SHARES[subject.task]} {target.probability:.3f}",
+        f"{TASKS[subject.task].share} {target.probability:.3f}",
         f"logit {target.logit:.2f}",
         f"method {explanation.relevance.method}",
         subject.model,

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 
 from gradskip_onnx.images.classes import Candidate
-from gradskip_onnx.types import Task
-
-SHARES: dict[Task, str] = {"classification": "probability", "segmentation": "share of pixels"}
 
 
 def named(entry: Candidate) -> str:

@@ -14,6 +14,7 @@ from gradskip_onnx.output.documents import Subject
 from gradskip_onnx.output.explanation_files import Written, write_classes, write_explanation
 from gradskip_onnx.output.folder import Folder, plan_stems
 from gradskip_onnx.passes.extra_passes import Progress
+from gradskip_onnx.tasks import task_of
 
 from .batch import Outcome, run_jobs, then
 from .explainer import Explainer
@@ -46,9 +47,10 @@ def check(explainer: Explainer, request: ExplainRequest) -> None:
     """Refuse what would fail for every image alike."""
     read = explainer.architecture
     find_class(request.target, explainer.labels, read.classes)
-    if read.input_dims[0] != 3:
-        raise InputError(f"{explainer.name} takes {read.input_dims[0]} channels, an image has 3; use the Python call")
-    if request.question.region is not None and read.task != "segmentation":
+    channels = read.input_dims.channels
+    if channels != 3:
+        raise InputError(f"{explainer.name} takes {channels} channels, an image has 3; use the Python call")
+    if request.question.region is not None and not task_of(read).takes_region:
         raise InputError(f"a region is for segmentation; {explainer.name} classifies the whole image")
 
 

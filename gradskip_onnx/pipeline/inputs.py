@@ -14,9 +14,8 @@ from PIL import Image
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.preprocess import Geometry, Preprocess, prepare
 from gradskip_onnx.images.read import Picture, decode, open_picture, rgb_of_pixels, upright_rgb
-from gradskip_onnx.types import Array
+from gradskip_onnx.types import Array, ImageDims
 
-Dims = tuple[int, int, int]  # channels, height, width of the model's input
 Encoded = bytes | bytearray | memoryview  # the content of an image file
 MOST_AT_ONCE = 8  # preprocessed images, or classes of one image, in one run: memory stays flat however many are given
 
@@ -42,7 +41,7 @@ class Images:
     at_once: int = 1  # in one run, unless the user says
 
 
-def sort_out(given: Any, dims: Dims) -> Images:
+def sort_out(given: Any, dims: ImageDims) -> Images:
     """One image or many; an array with four axes is a batch that is preprocessed already."""
     if isinstance(given, PICTURES):
         return Images(iter([given]), 1, single=True)
@@ -79,7 +78,7 @@ def paired(images: Iterator[Any], classes: Iterator[int | None]) -> Iterator[tup
         raise InputError(f"more than {count} targets for {count} images; give one for all or one for each")
 
 
-def prepare_image(image: Any, preprocess: Preprocess, dims: Dims, name: str = "image") -> Prepared:
+def prepare_image(image: Any, preprocess: Preprocess, dims: ImageDims, name: str = "image") -> Prepared:
     """One image, whatever it is, as the model takes it; `name` stands for it in errors if it has none of its own."""
     if not isinstance(image, PICTURES):
         if not hasattr(image, "__array__"):
@@ -89,8 +88,8 @@ def prepare_image(image: Any, preprocess: Preprocess, dims: Dims, name: str = "i
             return _as_it_is(image, name)
         if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
             raise InputError(f"{name}: {_told(image)} cannot be used; {_usable(dims)}")
-    if dims[0] != 3:
-        raise InputError(f"{name}: the model takes {dims[0]} channels, an image has 3; {_usable(dims)}")
+    if dims.channels != 3:
+        raise InputError(f"{name}: the model takes {dims.channels} channels, an image has 3; {_usable(dims)}")
     return Prepared(*prepare(_upright(image, name), preprocess))
 
 
@@ -125,9 +124,9 @@ def _told(array: Array) -> str:
     return f"an array of shape {array.shape} and type {array.dtype}"
 
 
-def _usable(dims: Dims) -> str:
+def _usable(dims: ImageDims) -> str:
     """What would have been an image."""
     taken = ", ".join(map(str, dims))
-    pixels = "pixels (H, W, 3) or (H, W) of type uint8, " if dims[0] == 3 else ""
-    files = "a path, the bytes of a file, a PIL image, " if dims[0] == 3 else ""
+    pixels = "pixels (H, W, 3) or (H, W) of type uint8, " if dims.channels == 3 else ""
+    files = "a path, the bytes of a file, a PIL image, " if dims.channels == 3 else ""
     return f"give {files}{pixels}or preprocessed floats ({taken}), for a batch (B, {taken})"

@@ -137,7 +137,7 @@ def test_layout(example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @given("score")
 def test_score(example: ModuleType, monkeypatch: pytest.MonkeyPatch):
-    rows = {**seeds.SEEDS, ("classification", "against-the-mean"): example.against_the_mean}
+    rows: dict[str, Any] = {**seeds.SEEDS, "against-the-mean": example.against_the_mean}
     monkeypatch.setattr(seeds, "SEEDS", rows)
     plain, other = (explained(method="gradskip", score=score) for score in ("logit", "against-the-mean"))
 

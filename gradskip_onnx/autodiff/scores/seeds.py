@@ -10,7 +10,7 @@ import numpy as np
 
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.tasks import BY_RANK
-from gradskip_onnx.types import Task
+from gradskip_onnx.types import TaskName
 
 if TYPE_CHECKING:
     from gradskip_onnx.autodiff.emit import Emit, Sym
@@ -78,7 +78,7 @@ def _pixels(logits: Sym, target: Sym, region: Sym | None) -> tuple[Sym, Sym]:
 
 
 # What `tasks.Task.explained` is in NumPy, inside the graph.
-EXPLAINED: Mapping[Task, Callable[[Sym, Sym, Sym | None], tuple[Sym | None, Sym]]] = MappingProxyType(
+EXPLAINED: Mapping[TaskName, Callable[[Sym, Sym, Sym | None], tuple[Sym | None, Sym]]] = MappingProxyType(
     {"classification": _whole_image, "segmentation": _pixels}
 )
 

@@ -13,7 +13,7 @@ from gradskip_onnx.graph.layouts import axes_of
 from gradskip_onnx.graph.rewrite.prune_rows import wanted
 from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.tasks import BY_RANK
-from gradskip_onnx.types import Block, Task, TensorFact
+from gradskip_onnx.types import Block, TaskName, TensorFact
 
 SQUASHED = of_kind(Kind.PROBABILITIES) | {"Sigmoid"}  # the scores are their input
 PASSED = frozenset({"Identity", "Cast"})
@@ -24,7 +24,7 @@ def possible_logits(graph: gs.Graph, lookup: Index) -> dict[str, str]:
     return {output.name: _before_squashing(lookup, output.name) for output in graph.outputs}
 
 
-def find_logits(graph: gs.Graph, lookup: Index, facts: Mapping[str, TensorFact], after: str) -> tuple[str, Task]:
+def find_logits(graph: gs.Graph, lookup: Index, facts: Mapping[str, TensorFact], after: str) -> tuple[str, TaskName]:
     """The score tensor that follows from the last block; an output called "logits" wins over others."""
     candidates = []
     for output, name in possible_logits(graph, lookup).items():
