@@ -44,11 +44,13 @@ def _too_old(name: str, version: int, reason: str) -> UnsupportedModelError:
 
 
 def prove_upgrade(source: Source, image: ImageInput, size: tuple[int, int]) -> list[Proof]:
-    """The converted file against the one that was given."""
-    if source.given is None:
+    """Compare the outputs of the converted model with those of the file on disk, on a probe image."""
+    if source.before_upgrade is None:
         return []
     feeds = {image.name: image.probe(size, image.batch or 1)}
-    names = [output.name for output in source.given.graph.output]
-    before, after = (open_session(m, source.folder, "cpu").run(names, feeds) for m in (source.given, source.model))
+    names = [output.name for output in source.before_upgrade.graph.output]
+    before, after = (
+        open_session(m, source.folder, "cpu").run(names, feeds) for m in (source.before_upgrade, source.model)
+    )
     claim = "a converted file gives what the given one gave"
     return [Proof(claim, name, difference(after[name], before[name]), rounding(before[name].dtype)) for name in names]
