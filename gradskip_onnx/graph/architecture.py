@@ -51,7 +51,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     dry_run = make_dry_run(partial_model(graph, source.folder), image, _claimed(graph, lookup, found))
     facts, known = observe(dry_run, lookup.activations)
     logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
-    model, values = dry_run.model.knowing(known), dry_run.values
+    model, values = dry_run.model.with_values(known), dry_run.values
     _require_finite(values[logits], graph)
     graph = fold(graph, known)  # nothing that follows from the picture: what was found stays where it is
     blocks = [measure(f, i, lookup, facts, dry_run.shapes, image.batch or 1) for i, f in enumerate(found)]
