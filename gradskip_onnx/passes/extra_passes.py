@@ -58,7 +58,7 @@ class ExtraPasses:
 
     def without_tokens(self, keep: Array) -> Array:
         """As `Passes.without_tokens`; sequences of the same length share a batch."""
-        from gradskip_onnx.graph.shorten.shorten_proof import ask
+        from gradskip_onnx.graph.shorten.shorten_proof import run_short
 
         short, session = self.shorten(self.trace)
         tokens = self.trace.values[short.entrance.tokens_in]
@@ -68,7 +68,7 @@ class ExtraPasses:
             (same,) = np.nonzero(counts == count)
             for start in range(0, len(same), AT_ONCE):
                 part = same[start : start + AT_ONCE]
-                logits = ask(session, short, np.stack([tokens[short.rows(row)] for row in keep[part]]))
+                logits = run_short(session, short, np.stack([tokens[short.rows(row)] for row in keep[part]]))
                 if not np.isfinite(logits).all():
                     raise ModelError(f"with {count} patches left the model's scores are not finite numbers")
                 found[part] = self.task.probability(logits, self.trace.target, self.pixels())
