@@ -1,4 +1,4 @@
-"""Files older than the oldest opset the rules speak are converted first, and the conversion is proven on a probe."""
+"""Converts files of an opset older than the rules support, and proves the conversion on a probe image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def too_old(model: onnx.ModelProto) -> bool:
 
 
 def upgrade(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """An older model at the oldest opset that is spoken."""
+    """Convert a model to the oldest supported opset."""
     version = _version(model)
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
         raise _too_old(name, version, "its weights are in a separate file")
