@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gradskip_onnx.imports.lazy_names import looked_up
+from gradskip_onnx.imports.lazy_names import lazy_getattr
 
 from .version import __version__
 
@@ -39,7 +39,7 @@ _HOMES = {
 }
 
 
-__getattr__ = looked_up(__name__, _HOMES)
+__getattr__ = lazy_getattr(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -42,7 +42,7 @@ def load(
     flags = {} if preprocess is None or isinstance(preprocess, Preprocess) else dict(preprocess)
     told = preprocess if isinstance(preprocess, Preprocess) else None
     file = model if isinstance(model, ModelFile) else open_model_file(model)
-    near = beside(file.asked)
+    near = beside(file.unresolved_path)
     sizes = Sizes(size or flags.get("size") or getattr(told, "size", None), getattr(near.preprocess, "size", None))
     how = SessionSettings(device, require_device, threads, low_memory)
     opened = open_model(file, sizes, default_cache() if cache else None, how)

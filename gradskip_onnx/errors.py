@@ -20,11 +20,11 @@ class InputError(GradskipError):
 
 
 class ModelError(GradskipError):
-    """A file that is no usable ONNX model: truncated, not ONNX, weights missing or not finite."""
+    """A file that is not a usable ONNX model: truncated, not ONNX, weights missing or not finite."""
 
 
 class UnsupportedModelError(GradskipError):
-    """A sound ONNX model that cannot be explained; `code` is stable, for scripts, `mismatches` what came close."""
+    """A sound ONNX model that cannot be explained; `code` is stable, for scripts, `mismatches` lists near misses."""
 
     exit_code = 3
 
@@ -42,12 +42,12 @@ class MissingRuleError(UnsupportedModelError):
 
 
 class DeviceError(GradskipError):
-    """The device asked for is not there, or no ONNX Runtime is installed."""
+    """The requested device is not available, or ONNX Runtime is not installed."""
 
     exit_code = 4
 
 
 class VerificationError(GradskipError):
-    """A file was written, and it does not compute what the model it was made from computes."""
+    """A written file does not compute the same outputs as the model it was made from."""
 
     exit_code = 5

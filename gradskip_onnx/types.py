@@ -21,11 +21,11 @@ TaskName = Literal["classification", "segmentation"]  # rows of tasks.TASKS
 Blocks = tuple[int, ...]  # indices of blocks, in rising order
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
-AUTOMATIC = -1  # as a target the predicted class, as a region the pixels predicted as the class
+AUTOMATIC = -1  # a target of -1 is the predicted class; a region of -1, the pixels predicted as that class
 
 
 class Grid(NamedTuple):
-    """Where the patches of an image lie, row by row."""
+    """Rows and columns of the patches of an image; patches are counted row by row."""
 
     rows: int
     columns: int
@@ -36,11 +36,11 @@ class Grid(NamedTuple):
         return self.rows * self.columns
 
     def reduced(self, side: int) -> Grid:
-        """The grid of squares of `side` x `side` patches; what is left over at the edges is in none."""
+        """The grid of squares of `side` x `side` patches; patches left over at the edges belong to none."""
         return Grid(self.rows // side, self.columns // side)
 
     def covers(self, other: Grid) -> bool:
-        """Whether it is at least as fine as another, in both directions."""
+        """Whether this grid has at least as many rows and as many columns as `other`."""
         return self.rows >= other.rows and self.columns >= other.columns
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Grid(NamedTuple):
 
 
 class ImageDims(NamedTuple):
-    """One image as the model takes it, whatever the order of its axes."""
+    """Channels and pixels of the model's input image; the order of its axes is an `ImageLayout`."""
 
     channels: int
     height: int
@@ -68,20 +68,20 @@ def read_only(array: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A model file as it was given; large weights stay in files of `folder` until somebody needs them."""
+    """A loaded model file; large weights stay in files of `folder` until they are read."""
 
     name: str
     sha256: str
     opset: Mapping[str, int]
     model: onnx.ModelProto
     folder: Path | None = None
-    given: onnx.ModelProto | None = None  # the file before it was converted to a newer opset, if it had to be
+    before_upgrade: onnx.ModelProto | None = None  # the file as it is on disk, if its opset had to be converted
     others: tuple[Path, ...] = ()  # weight files beside the model
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFact:
-    """Shape and element type of one tensor, seen in a dry run."""
+    """Shape and element type of one tensor, measured in a dry run."""
 
     dims: Dims
     dtype: np.dtype[Any]
@@ -89,7 +89,7 @@ class TensorFact:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Something that looked like `pattern` and was not taken for it."""
+    """A near miss: a node that resembles `pattern` but fails a check; `code` is a stable word for `reason`."""
 
     pattern: str
     node: str
@@ -113,7 +113,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One transformer block; the names are tensors of the model, the layouts say what their axes are.
+    """One transformer block: names of its tensors in the model, and layouts that say what their axes mean.
 
     Layout letters: b image, w window, n token, y x rows and columns of tokens, d channel, h head, q query, k key;
     letters in parentheses share an axis, the first of them varying slowest.
@@ -131,7 +131,7 @@ class Block:
     reduction: int = 1  # each key stands for a square of this many tokens a side
     special: tuple[int, ...] = ()  # positions of tokens that are no patch (class, distillation, registers)
     tokens_layout: str = "bnd"
-    output_layout: str = "bnd"  # of tokens_out: models may hold the stream as a grid here and as a list there
+    output_layout: str = "bnd"  # of tokens_out: a model may hold tokens as a list inside a block and as a grid after it
     attention_layout: str = "bhqk"
     # Attention inside windows: the token each query (and key) of each window stands for, -1 for padding.
     windows: tuple[tuple[int, ...], ...] = ()
@@ -149,7 +149,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What the graph turned out to be; every claim in it has a proof."""
+    """The vision transformer found in a graph; `proofs` holds a measurement for each claim."""
 
     task: TaskName
     input: str
@@ -186,7 +186,7 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a method wants to see of a pass, by the indices of the blocks; nobody else decides what is exposed."""
+    """Tensors and gradients that a method reads, by block index; a plan exposes these and nothing else."""
 
     attention: Blocks = ()
     tokens_in: Blocks = ()
@@ -199,14 +199,14 @@ class Needs:
     branch_gradients: Blocks = ()
     normed_gradients: Blocks = ()
     input_gradients: bool = False  # at the pixels
-    position: bool = False  # tokens before and after the positional embedding, gradients after; where there is one
-    readout_gradients: bool = False  # at each attention, of the score that the head gives that block's tokens
-    attention_relevance: str = ""  # of the logit, at each attention, by the table of rules of this name
+    position: bool = False  # tokens before and after the positional embedding, if there is one; gradients after it
+    readout_gradients: bool = False  # at each attention, of the score that the head gives to that block's tokens
+    attention_relevance: str = ""  # rule set for the relevance of the logit at each attention; empty: none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """How to ask a model that shows what a method needs; maps go from model tensor to output name."""
+    """Inputs and outputs of an instrumented model; mappings go from a tensor of the model to an output."""
 
     logits: str
     values: Mapping[str, str]
@@ -220,7 +220,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Instrumented(Plan):
-    """A plan with the model it is for: a copy of the one given, whose outputs are what a method needs."""
+    """A plan and its model: a copy of the original whose outputs are what a method needs."""
 
     model: onnx.ModelProto
     folder: Path | None
@@ -228,9 +228,9 @@ class Instrumented(Plan):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """One image's pass, in canonical order: tokens (N, d), attention (heads, N, keys) or (heads, windows, q, k).
+    """One pass of one image. Tokens are (N, d), attention is (heads, N, keys) or (heads, windows, q, k).
 
-    Gradients lie in the order of what they belong to; that of the image is (channels, height, width).
+    A gradient has the axes of its tensor; that of the image is (channels, height, width).
     """
 
     input: Array  # (channels, height, width), as fed to the model
@@ -238,13 +238,13 @@ class Trace:
     target: int
     values: Mapping[str, Array]
     gradients: Mapping[str, Array]
-    readouts: Mapping[str, Array] = field(default_factory=lambda: EMPTY)  # attention -> gradient, `readout_gradients`
+    readouts: Mapping[str, Array] = field(default_factory=lambda: EMPTY)  # attention -> its `readout_gradients`
     relevances: Mapping[str, Array] = field(default_factory=lambda: EMPTY)  # attention -> its `attention_relevance`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockFacts:
-    """What happened to the relevance at one block, for those who must check it."""
+    """How relevance passed through one block; reported so that a map can be checked."""
 
     index: int
     head_weights: tuple[float, ...]
@@ -255,7 +255,7 @@ class BlockFacts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relevance:
-    """Scores of one image: one for each patch, or one for each pixel where a method reaches them."""
+    """Scores of one image: one per patch, or one per pixel for methods that attribute to pixels."""
 
     scores: Array  # (rows, columns)
     method: str = ""  # who made it and how: filled in by `MethodChoice.run`, so that a method need not know its name

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gradskip_onnx.imports.lazy_names import looked_up
+from gradskip_onnx.imports.lazy_names import lazy_getattr
 
 if TYPE_CHECKING:
     from gradskip_onnx.autodiff.rules.table import Node, Rule, vjp
@@ -28,4 +28,4 @@ _HOMES = {
 }
 
 
-__getattr__ = looked_up(__name__, _HOMES)
+__getattr__ = lazy_getattr(__name__, _HOMES)

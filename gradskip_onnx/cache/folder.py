@@ -1,4 +1,4 @@
-"""A folder of small files by key: each is whole or absent, checked when it is read, and may be lost at any time."""
+"""A cache folder of small files by key: written atomically, checksummed when read, safe to delete at any time."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-VARIABLE = "GRADSKIP_CACHE"  # a folder; `off` for none
+VARIABLE = "GRADSKIP_CACHE"  # environment variable: a folder, or `off` for no cache
 OFF = ("", "off", "0", "no")
 MOST_FILES = 256
 MOST_BYTES = 512 << 20
-LARGEST = 64 << 20  # of one entry: a model whose weights are not in a file is not worth a second copy
+LARGEST = 64 << 20  # bytes of one entry; a model that carries its weights inside is not worth a second copy
 ENDING = ".kept"
-DIGEST = 32  # bytes of a SHA-256, in front of what it is of
+DIGEST = 32  # bytes; a file starts with the SHA-256 of the data that follows
 
 
 @dataclass(frozen=True, slots=True)
 class CacheFolder:
-    """Entries are never changed, only replaced by a rename, so readers and writers need no lock."""
+    """Cache entries in `folder`. Entries are replaced by a rename and never edited, so no lock is needed."""
 
     folder: Path
 
     def get(self, facts: Mapping[str, Any]) -> bytes | None:
-        """What was put under these facts; a damaged file is removed and counts as absent."""
+        """The data stored under the key `facts`, or None; a file that fails its checksum is removed."""
         path = self._path(facts)
         try:
             whole = path.read_bytes()
@@ -39,11 +39,11 @@ class CacheFolder:
             _remove(path)
             return None
         with contextlib.suppress(OSError):
-            os.utime(path)  # the entries used last are kept longest
+            os.utime(path)  # pruning removes the least recently used entries first
         return data
 
     def put(self, facts: Mapping[str, Any], data: bytes) -> None:
-        """Keep `data`, if it can be kept: a full disk or a folder that cannot be written to is no failure."""
+        """Store `data` under the key `facts`; a full disk or a read-only folder is not an error, nothing is stored."""
         if len(data) > LARGEST:
             return
         with contextlib.suppress(OSError):
@@ -58,12 +58,12 @@ class CacheFolder:
             self._prune()
 
     def files(self) -> list[tuple[Path, os.stat_result]]:
-        """Every entry, and what is left of writers that died; the one used last comes first."""
+        """All entries, and temporary files of writers that died; most recently used first."""
         found = [(path, state) for path in self._listed() if (state := _state(path))]
         return sorted(found, key=lambda pair: pair[1].st_mtime_ns, reverse=True)
 
     def clear(self) -> int:
-        """Remove all entries; how many there were."""
+        """Remove all entries and return how many were removed."""
         return sum(_remove(path) for path, _ in self.files())
 
     def _prune(self) -> None:
@@ -83,10 +83,10 @@ class CacheFolder:
 
 
 def default_cache() -> CacheFolder | None:
-    """The cache of this user; none where the environment says so."""
-    named = os.environ.get(VARIABLE)
-    if named is not None:
-        return None if named.lower() in OFF else CacheFolder(Path(named))
+    """The cache folder of this user, or None where the environment variable turns it off."""
+    setting = os.environ.get(VARIABLE)
+    if setting is not None:
+        return None if setting.lower() in OFF else CacheFolder(Path(setting))
     from platformdirs import user_cache_path
 
     return CacheFolder(user_cache_path("gradskip-onnx", appauthor=False))

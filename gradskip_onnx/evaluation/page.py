@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from gradskip_onnx.imports.optional import needed
+from gradskip_onnx.imports.optional import import_optional
 from gradskip_onnx.metrics.statistics import Interval
 
 from .chart import Chart, chart, style
@@ -51,7 +51,7 @@ def render(
     charts: Sequence[Chart] = (),
 ) -> bytes:
     """The page; jinja2 escapes every text."""
-    jinja2 = needed("jinja2")
+    jinja2 = import_optional("jinja2")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )

@@ -1,1 +1,1 @@
-"""Reading model files: loading, indexing, patterns, proofs and the architecture they add up to."""
+"""Reads model files: loads the graph, finds the transformer in it and proves each claim; also rewrites graphs."""

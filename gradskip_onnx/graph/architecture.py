@@ -1,4 +1,4 @@
-"""The whole reading of a file, top to bottom in `read`: what it is, each claim with its proof."""
+"""Reads the architecture of a model; `read` is the whole procedure, top to bottom, each claim with its proof."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import ModelError, UnsupportedModelError
-from gradskip_onnx.graph.find.blocks import Found, find_blocks, link, measure
+from gradskip_onnx.graph.find.blocks import BlockMatch, find_blocks, link, measure
 from gradskip_onnx.graph.find.head import find_logits, possible_logits, reads_patches
 from gradskip_onnx.graph.find.placement import prove_places
 from gradskip_onnx.graph.find.position import find_position
@@ -30,7 +30,7 @@ from .index import Index, index
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What was read off a model: its architecture, facts on every tensor, and the graph they are about."""
+    """Result of reading a model: its architecture, a fact per tensor, and the graph they describe."""
 
     architecture: Architecture
     facts: Mapping[str, TensorFact]
@@ -49,11 +49,11 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     if not found:
         raise UnsupportedModelError("no-attention", _nothing_found(graph, unmatched), unmatched)
     dry_run = make_dry_run(partial_model(graph, source.folder), image, _claimed(graph, lookup, found))
-    facts, known = observe(dry_run, lookup.activations)
+    facts, fixed_values = observe(dry_run, lookup.activations)
     logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
-    model, values = dry_run.model.knowing(known), dry_run.values
+    model, values = dry_run.model.with_values(fixed_values), dry_run.values
     _require_finite(values[logits], graph)
-    graph = fold(graph, known)  # nothing that follows from the picture: what was found stays where it is
+    graph = fold(graph, fixed_values)  # they do not depend on the image, so all tensors named above stay
     blocks = [measure(f, i, lookup, facts, dry_run.shapes, image.batch or 1) for i, f in enumerate(found)]
     blocks = link(blocks, found, lookup, facts)
     queries = {block.index: entry.match.query for block, entry in zip(blocks, found, strict=True)}
@@ -80,7 +80,7 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
 
 
 def _plain_operators(graph: gs.Graph, image: ImageInput, source: Source) -> tuple[gs.Graph, list[Proof]]:
-    """The graph without fused operators; files that have none pay nothing."""
+    """The graph with fused operators written out, and the proofs; a file without any costs no run."""
     if not needs_lowering(graph):
         return graph, []
     fused = make_dry_run(partial_model(graph, source.folder), image)
@@ -97,8 +97,8 @@ def _nothing_found(graph: gs.Graph, unmatched: Sequence[Mismatch]) -> str:
     return f"no attention in a residual stream: at node {first.node!r} {first.reason} ({first.code}); {advice}"
 
 
-def _claimed(graph: gs.Graph, lookup: Index, found: Sequence[Found]) -> list[str]:
-    """Every tensor about which something will be claimed, and the scales that will be held."""
+def _claimed(graph: gs.Graph, lookup: Index, found: Sequence[BlockMatch]) -> list[str]:
+    """Tensors whose values the proofs read, and the dynamic scales that the probes hold fixed."""
     names = [name for name in possible_logits(graph, lookup).values() if name in lookup.producer]
     names += [tensor.name for node in graph.nodes if node.op == DYNAMIC for tensor in node.outputs[1:]]
     for entry in found:

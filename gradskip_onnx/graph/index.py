@@ -1,4 +1,4 @@
-"""Who makes and who reads each tensor, and which tensors follow from which; answers in constant time."""
+"""Index of a graph: the producer and the readers of each tensor, and which tensors depend on which."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ SHAPE_READERS = of_kind(Kind.READS_SHAPE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """Lookups over one graph. Sets of nodes are whole numbers with a bit for each node, at its position.
+    """Lookups over one graph. A set of nodes is an integer with one bit per node, at the node's position.
 
-    Questions about paths are then a few operations on such numbers, however deep the graph.
+    A question about paths is then a few bitwise operations, however deep the graph.
     """
 
     nodes: Sequence[Any]
     producer: dict[str, int]
     consumers: dict[str, list[int]]
-    ancestry: dict[str, int]  # for each tensor the nodes it follows from
-    descent: Sequence[int]  # for each node the nodes that follow from it, and itself
-    operators: dict[str, int]  # for each operator the nodes that are one
-    activations: frozenset[str]  # tensors whose values follow from the image
+    ancestry: dict[str, int]  # tensor -> set of the nodes it depends on
+    descent: Sequence[int]  # node position -> set of the nodes that depend on it, and itself
+    operators: dict[str, int]  # operator -> set of its nodes
+    activations: frozenset[str]  # tensors whose values depend on the image
 
     def node(self, tensor: str) -> Any | None:
-        """The node that makes `tensor`."""
+        """The node that produces `tensor`."""
         position = self.producer.get(tensor)
         return None if position is None else self.nodes[position]
 
@@ -39,24 +39,24 @@ class Index:
         return [self.nodes[position] for position in self.consumers.get(tensor, ())]
 
     def follows(self, tensor: str, other: str) -> bool:
-        """Whether the values of `tensor` follow from those of `other` (or they are the same tensor)."""
+        """Whether the values of `tensor` depend on those of `other` (or they are the same tensor)."""
         if tensor == other:
             return True
         position = self.producer.get(other)
-        if position is None:  # a graph input: everything that is an activation follows from it
+        if position is None:  # a graph input: every activation depends on it
             return tensor in self.activations
         return bool(self.ancestry.get(tensor, 0) >> position & 1)
 
     def between(self, start: str, end: str) -> list[Any]:
-        """The nodes on the way from `start` to `end`."""
+        """The nodes on any path from `start` to `end`, in topological order."""
         return self.pick(self.below(start) & self.ancestry.get(end, 0))
 
     def passes(self, start: str, end: str, kinds: Iterable[str]) -> bool:
-        """Whether one of these operators stands on the way from `start` to `end`."""
+        """Whether a path from `start` to `end` contains one of these operators."""
         return bool(self.below(start) & self.ancestry.get(end, 0) & self.of(kinds))
 
     def below(self, tensor: str) -> int:
-        """The nodes that follow from `tensor`."""
+        """The set of nodes that depend on `tensor`."""
         position = self.producer.get(tensor)
         if position is not None:
             return self.descent[position] ^ 1 << position
@@ -64,11 +64,11 @@ class Index:
         return _union(self.descent[reader] for reader in readers)
 
     def makers(self, tensors: Iterable[str]) -> int:
-        """The nodes that make these tensors."""
+        """The set of nodes that produce these tensors."""
         return _union(1 << self.producer[tensor] for tensor in tensors)
 
     def of(self, kinds: Iterable[str]) -> int:
-        """The nodes that are one of these operators."""
+        """The set of nodes with one of these operators."""
         return _union(self.operators.get(kind, 0) for kind in kinds)
 
     def pick(self, chosen: int) -> list[Any]:
@@ -109,7 +109,7 @@ def index(graph: gs.Graph, image: str) -> Index:
 
 
 def _descent(nodes: Sequence[Any], producer: Mapping[str, int]) -> tuple[list[int], dict[str, int]]:
-    """What follows from each node, and which nodes are of which operator."""
+    """`Index.descent` and `Index.operators`, in one pass from the last node to the first."""
     descent = [1 << position for position in range(len(nodes))]
     operators: dict[str, int] = {}
     for position in range(len(nodes) - 1, -1, -1):

@@ -38,12 +38,12 @@ def arrange(array: Array, layout: str, batch: int) -> Array:
 
 
 def as_fed(images: Array, layout: ImageLayout) -> Array:
-    """Images (B, channels, H, W) in the order of axes in which a model takes them."""
+    """Images (B, channels, H, W) transposed to the layout of the model's input."""
     return images.transpose(["bchw".index(letter) for letter in layout])
 
 
 def fed_dims(dims: ImageDims, layout: ImageLayout) -> tuple[int, ...]:
-    """The shape of one image in the order of axes in which a model takes it, without the batch axis."""
+    """The shape of one image in the layout of the model's input, without the batch axis."""
     return tuple(dims["chw".index(letter)] for letter in layout if letter != "b")
 
 
@@ -69,7 +69,7 @@ def restore(tokens: Array, layout: str, like: Sequence[int]) -> Array:
 
 
 def attention_layout(dims: Dims, shape: Sequence[int], batch: int) -> str | None:
-    """The layout of an attention tensor whose last axis is normalised, or None if it is none we know."""
+    """The layout of an attention tensor whose last axis is normalised; None if its shape fits no known layout."""
     follows = [size is None for size in dims]
     dynamic = any(follows)
     if len(shape) == 4 and (follows == [True, False, False, False] if dynamic else shape[0] % batch == 0):
@@ -80,7 +80,7 @@ def attention_layout(dims: Dims, shape: Sequence[int], batch: int) -> str | None
 
 
 def token_layouts(dims: Dims, shape: Sequence[int], batch: int, tokens: int, padded: bool) -> Iterator[str]:
-    """Layouts in which a tensor can hold that many tokens an image (or fewer, if some are padding), likeliest first."""
+    """Layouts in which a tensor holds `tokens` tokens per image (or fewer, if `padded`), the most likely first."""
     dynamic = None in dims
     for word in ("bnd", "byxd") if len(shape) > 2 else ("nd",):
         if len(word) != len(shape):

@@ -1,1 +1,1 @@
-"""Importing late: public names, and packages that may be missing."""
+"""Imports on first use: lazy public names, and optional packages."""

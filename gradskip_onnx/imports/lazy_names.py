@@ -1,4 +1,4 @@
-"""Names of a package that are looked up when first used, so that importing it costs nothing."""
+"""Package attributes that are imported on first use, so that importing the package costs nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any
 
 
-def looked_up(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names live in the modules that `homes` says."""
+def lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A `__getattr__` for `package`; `homes` maps each public name to the module that defines it."""
 
     def get(name: str) -> Any:
         if name not in homes:

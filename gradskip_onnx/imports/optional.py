@@ -1,4 +1,4 @@
-"""Packages that only evaluations and some methods need: imported when used, named with what to install if missing."""
+"""Optional packages, imported on use; a missing one raises an error that says what to install."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from gradskip_onnx.errors import GradskipError
 
 
-def needed(module: str) -> Any:
-    """The module, or one line that says how to get it."""
+def import_optional(module: str) -> Any:
+    """Import a module of an optional package; raise GradskipError with the install command if it is missing."""
     try:
         return importlib.import_module(module)
     except ImportError as missing:

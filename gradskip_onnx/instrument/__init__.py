@@ -1,1 +1,1 @@
-"""From what a method needs to a graph that shows it."""
+"""Turns what a method needs into a graph that outputs it."""

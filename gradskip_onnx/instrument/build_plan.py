@@ -1,4 +1,4 @@
-"""From what a method needs to a model that shows it: chosen tensors as outputs, and their gradients."""
+"""Builds the instrumented model of a method: chosen tensors become outputs, and so do their gradients."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def build_plan(
     simplify_forward: bool = True,
     rows: bool = False,
 ) -> Instrumented:
-    """A plan for `needs` that also keeps the outputs named; where no gradient is asked for, none is computed.
+    """Build a plan for `needs`; outputs named in `keep` stay, and a backward pass is added only if one is needed.
 
-    With `simplify_forward` the same numbers are reached by less arithmetic than the file asks for. A plan with `rows`
-    takes a single image and any number of targets, also where images share an axis with windows or heads.
+    `simplify_forward` removes arithmetic that does not affect the outputs. With `rows` the model takes one image and
+    any number of targets, even where images share an axis with windows or heads.
     """
     architecture = reading.architecture
     graph = reading.graph.copy()
-    values = _wanted(architecture.blocks, needs, "")
-    at = _wanted(architecture.blocks, needs, "_gradients") + [architecture.input] * needs.input_gradients
+    values = _block_tensors(architecture.blocks, needs, "")
+    at = _block_tensors(architecture.blocks, needs, "_gradients") + [architecture.input] * needs.input_gradients
     if needs.position and architecture.position:
         values = list(dict.fromkeys([*values, architecture.position.before, architecture.position.after]))
         at = list(dict.fromkeys([*at, architecture.position.after]))
@@ -60,11 +60,11 @@ def build_plan(
     added, facts = _Added(), reading.facts
     table = rules.table()
     if simplify_forward and not heads and not needs.attention_relevance:
-        facts = _spare(graph, [*outputs, *at], facts, table)
+        facts = _simplify(graph, [*outputs, *at], facts, table)
     if at or heads or needs.attention_relevance:
         relevance = Rules(needs.attention_relevance).table() if needs.attention_relevance else {}
-        seen = replace(reading, facts=facts)
-        added = _differentiate(graph, seen, source.opset, at, heads, score, table, relevance, rows)
+        simplified = replace(reading, facts=facts)
+        added = _differentiate(graph, simplified, source.opset, at, heads, score, table, relevance, rows)
         outputs += [added.chosen, *added.gradients.values(), *added.readouts.values(), *added.relevances.values()]
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
@@ -87,32 +87,32 @@ def build_plan(
     )
 
 
-def _spare(
+def _simplify(
     graph: gs.Graph, shown: Sequence[str], facts: Mapping[str, TensorFact], table: Mapping[str, Rule]
 ) -> Mapping[str, TensorFact]:
-    """Rewrite the forward pass so that what is shown takes less arithmetic; the facts as they are then."""
+    """Rewrite the forward pass in place so that the tensors in `shown` take less arithmetic; returns the new facts."""
     if all(behind_embedding(table.get(op)) is GRADIENT.get(op) for op in OPERATORS):
         facts = mix_before_enlarging(graph, shown, facts)
     return prune_rows(graph, shown, facts)
 
 
-def _wanted(blocks: Sequence[Block], needs: Needs, suffix: str) -> list[str]:
-    """Tensors of the blocks that `needs` asks for, each once."""
+def _block_tensors(blocks: Sequence[Block], needs: Needs, suffix: str) -> list[str]:
+    """Names of the block tensors in `needs` (of their gradients with suffix "_gradients"), each once."""
     return list(dict.fromkeys(getattr(blocks[at], kind) for kind in VALUES for at in getattr(needs, kind + suffix)))
 
 
-Heads = Mapping[str, tuple[str, Mapping[str, TensorFact]]]  # attention of a block -> scores, facts on what was added
+Heads = Mapping[str, tuple[str, Mapping[str, TensorFact]]]  # attention -> scores of its head copy, facts of new tensors
 
 
 def _heads(graph: gs.Graph, reading: Reading) -> Heads:
-    """The head repeated behind every block whose tokens it can read."""
+    """Append a copy of the head to every block whose tokens it can read."""
     architecture = reading.architecture
     return {block.attention: repeat_head(graph, architecture, reading.facts, block) for block in readable(architecture)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """What the backward pass added to a graph: inputs with their defaults, and names of outputs."""
+    """What the backward pass adds to a graph: inputs with their defaults, and names of outputs."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     gradients: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def _differentiate(
     graph: gs.Graph, reading: Reading, opset: Mapping[str, int], at: Sequence[str], heads: Heads,
     score: str | Seed, table: Mapping[str, Rule], relevance: Mapping[str, Rule], rows: bool,
 ) -> _Added:  # fmt: skip
-    """Append the choice of the class and the backward pass; all heads get the gradient of the model's own scores."""
+    """Append the choice of the class and the backward pass; head copies start from the seed of the model's own head."""
     architecture, facts = reading.architecture, dict(reading.facts)
     for _, written in heads.values():
         facts |= written
@@ -141,16 +141,18 @@ def _differentiate(
     if isinstance(emit, RowEmit):
         target, region = emit.per_row(target), region and emit.per_row(region)
     seed, chosen = build_seed(emit, logits, target, region)
-    found = backward(emit, of=architecture.logits, seed=seed, at=at, rules=table) if at else {}
-    own = {name: backward(emit, of=of, seed=seed, at=[name], rules=table)[name] for name, (of, _) in heads.items()}
+    gradients = backward(emit, of=architecture.logits, seed=seed, at=at, rules=table) if at else {}
+    readouts = {name: backward(emit, of=of, seed=seed, at=[name], rules=table)[name] for name, (of, _) in heads.items()}
     attention = [block.attention for block in architecture.blocks] if relevance else []
-    one = logit(emit, logits, target, region)[0] if relevance else seed
-    handed = backward(emit, of=architecture.logits, seed=one, at=attention, rules=relevance) if relevance else {}
+    logit_seed = logit(emit, logits, target, region)[0] if relevance else seed
+    relevances = (
+        backward(emit, of=architecture.logits, seed=logit_seed, at=attention, rules=relevance) if relevance else {}
+    )
     return _Added(
         inputs=inputs,
-        gradients={name: sym.name for name, sym in found.items()},
-        readouts={name: sym.name for name, sym in own.items()},
-        relevances={name: sym.name for name, sym in handed.items()},
+        gradients={name: sym.name for name, sym in gradients.items()},
+        readouts={name: sym.name for name, sym in readouts.items()},
+        relevances={name: sym.name for name, sym in relevances.items()},
         chosen=chosen.name,
     )
 
@@ -165,7 +167,7 @@ def _input(emit: Emit, name: str, fact: TensorFact) -> Sym:
 
 
 def _finish(graph: gs.Graph, source: Source, inputs: Mapping[str, Any]) -> onnx.ModelProto:
-    """The finished model. An initialiser of the same name is how ONNX gives an input a default value."""
+    """Assemble the model; an initialiser with the name of an input is its default value in ONNX."""
     model = assemble(graph)
     model.ir_version = max(source.model.ir_version, DEFAULTS_IR)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in inputs.items())

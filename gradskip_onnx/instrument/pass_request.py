@@ -1,4 +1,4 @@
-"""What a pass through the model is to show; also the key under which its graph is cached."""
+"""What a pass through the model outputs; also the key under which its graph is cached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradskip_onnx.types import Needs
 
 @dataclass(frozen=True, slots=True)
 class PassRequest:
-    """What a pass is to show, of which score, differentiated by which rules."""
+    """The tensors and gradients a pass outputs, the score that is differentiated, and by which rules."""
 
     needs: Needs
     score: str | Seed = "logit"

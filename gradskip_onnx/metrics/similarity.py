@@ -8,7 +8,7 @@ import numpy as np
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images import interpolate
-from gradskip_onnx.imports.optional import needed
+from gradskip_onnx.imports.optional import import_optional
 from gradskip_onnx.types import Array
 
 from .statistics import spearman
@@ -32,7 +32,7 @@ def ssim(one: Array, other: Array) -> float:
     if min(one.shape) < WINDOW:
         raise InputError(f"structural similarity needs {WINDOW}x{WINDOW} pixels or more, got {one.shape}")
     a, b = (interpolate.normalise(values).astype(np.float64) for values in (one, other))
-    ndimage = needed("scipy.ndimage")
+    ndimage = import_optional("scipy.ndimage")
 
     def local(values: Array) -> Array:
         """Mean of each window that lies inside."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.imports.optional import needed
+from gradskip_onnx.imports.optional import import_optional
 from gradskip_onnx.methods.gradskip.gini import GINI
 from gradskip_onnx.methods.gradskip.quartiles import entropy as entropy_of_heads
 from gradskip_onnx.types import Array
@@ -99,7 +99,7 @@ def spearman(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Si
     a, b = _columns(one, other)
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return NOTHING
-    return _significance(needed("scipy.stats").spearmanr(a, b))
+    return _significance(import_optional("scipy.stats").spearmanr(a, b))
 
 
 def anova(groups: Sequence[Sequence[float] | Array]) -> Significance:
@@ -107,7 +107,7 @@ def anova(groups: Sequence[Sequence[float] | Array]) -> Significance:
     columns = [np.asarray(group, np.float64) for group in groups]
     if all(np.ptp(column) == 0 for column in columns):
         raise InputError("an analysis of variance needs groups in which values differ; all of them are constant")
-    return _significance(needed("scipy.stats").f_oneway(*columns))
+    return _significance(import_optional("scipy.stats").f_oneway(*columns))
 
 
 def friedman(groups: Sequence[Sequence[float] | Array]) -> Significance:
@@ -117,7 +117,7 @@ def friedman(groups: Sequence[Sequence[float] | Array]) -> Significance:
         raise InputError(f"Friedman's test compares three or more groups, got {len(columns)}; use wilcoxon for two")
     if all(np.array_equal(column, columns[0]) for column in columns):
         return NOTHING
-    return _significance(needed("scipy.stats").friedmanchisquare(*columns))
+    return _significance(import_optional("scipy.stats").friedmanchisquare(*columns))
 
 
 def wilcoxon(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Significance:
@@ -125,7 +125,7 @@ def wilcoxon(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Si
     a, b = _columns(one, other)
     if np.array_equal(a, b):
         return NOTHING
-    return _significance(needed("scipy.stats").wilcoxon(a, b, zero_method="wilcox", alternative="two-sided"))
+    return _significance(import_optional("scipy.stats").wilcoxon(a, b, zero_method="wilcox", alternative="two-sided"))
 
 
 def gini(attention: Array) -> Array:

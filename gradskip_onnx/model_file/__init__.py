@@ -1,1 +1,1 @@
-"""The model file as it was given: its bytes, weights, hash and metadata."""
+"""The user's model file: its bytes, weights, hash and metadata."""

@@ -1,6 +1,6 @@
-"""Weights read where they lie: stored tensors of files as arrays over mapped memory, one map a file.
+"""Weights as read-only arrays over memory-mapped files, one map per file.
 
-Nothing is copied, pages that nobody reads are never fetched, and every session of a model shares the same pages.
+Nothing is copied, pages that nobody reads are never loaded, and all sessions of a model share the same pages.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from gradskip_onnx.types import Array
 if TYPE_CHECKING:
     import onnx
 
-LARGE = 1 << 12  # bytes; shapes, axes and scales stay in the model, where ONNX Runtime can read them ahead of a run
-# ONNX's numbers for the element types that NumPy has too, and that lie in a file as they do in memory.
+LARGE = 1 << 12  # bytes; smaller tensors (shapes, axes, scales) stay in the model: ONNX Runtime reads them before a run
+# ONNX element type -> NumPy's, for types whose bytes are the same in a file and in memory.
 KINDS: dict[int, str] = {
     1: "<f4", 2: "|u1", 3: "|i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "|b1", 10: "<f2", 11: "<f8", 12: "<u4",
     13: "<u8",
 }  # fmt: skip
 EXTERNAL = 1  # TensorProto.EXTERNAL
 
-_maps: WeakValueDictionary[tuple[Any, ...], Array] = WeakValueDictionary()  # while an array of theirs is in use
+_maps: WeakValueDictionary[tuple[Any, ...], Array] = WeakValueDictionary()  # (device, inode, size, mtime) -> map
 
 
 @dataclass(frozen=True, slots=True)
 class WeightLocation:
-    """Where a stored tensor lies: the file, as its model names it, and the bytes in it."""
+    """Where a stored tensor lies: the file as the model names it, and the byte range, element type and shape in it."""
 
     name: str
     location: str
@@ -45,7 +45,7 @@ class WeightLocation:
         return prod(self.dims) * np.dtype(self.kind).itemsize
 
     def array(self, folder: Path | None) -> Array:
-        """The value, from a file in `folder`; it cannot be written to."""
+        """The tensor as a read-only view of its file in `folder`."""
         whole = bytes_of((folder or Path()) / self.location)
         if self.offset < 0 or self.offset + self.size > len(whole):
             raise ModelError(
@@ -57,7 +57,7 @@ class WeightLocation:
 
 
 def bytes_of(path: Path) -> Array:
-    """A whole file, (size,) uint8, mapped once however often it is asked for."""
+    """A whole file as (size,) uint8; mapped once, and unmapped when no array uses it any more."""
     state = path.stat()
     key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
     found = _maps.get(key)
@@ -67,7 +67,7 @@ def bytes_of(path: Path) -> Array:
 
 
 def weight_location(tensor: onnx.TensorProto) -> WeightLocation | None:
-    """Where a large tensor lies; None if it is in the model itself, is small, or of a type that NumPy does not have."""
+    """Where a large external tensor lies; None if it is inside the model, small, or of a type that NumPy lacks."""
     if not lies_elsewhere(tensor) or tensor.data_type not in KINDS:
         return None
     entry = {item.key: item.value for item in tensor.external_data}
@@ -83,11 +83,11 @@ def weight_location(tensor: onnx.TensorProto) -> WeightLocation | None:
 
 
 def lies_elsewhere(tensor: onnx.TensorProto) -> bool:
-    """Whether the value of a tensor is in a file."""
+    """Whether the value of a tensor is in an external file."""
     return bool(tensor.data_location == EXTERNAL)
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:
-    """Bytes of weights of a model, wherever they lie; `ByteSize` of the whole fails above 2 GiB."""
+    """Bytes of all weights, inside the model or in files; protobuf's own `ByteSize` fails above 2 GiB."""
     stored = ((weight_location(tensor), tensor) for tensor in model.graph.initializer)
     return sum(len(tensor.raw_data) if place is None else place.size for place, tensor in stored)

@@ -1,4 +1,4 @@
-"""What a file says about itself in its metadata, under our own key."""
+"""Our own entry in a model's metadata: preprocessing, labels and which outputs are the model's."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """All of it may be missing."""
+    """Content of the entry; every field may be missing from a file."""
 
     preprocess: Preprocess | None = None
     labels: tuple[str, ...] = ()
-    forward_outputs: tuple[str, ...] | None = None  # outputs that are not ours; None: all are the model's own
+    forward_outputs: tuple[str, ...] | None = None  # the model's own outputs, not those of a bundle; None: all
     warnings: tuple[str, ...] = ()
 
 
@@ -36,7 +36,7 @@ def read_description(source: Source) -> dict[str, Any] | None:
 
 
 def read_metadata(source: Source) -> Metadata:
-    """Read the description; a file is untrusted, so what cannot be used becomes a warning."""
+    """Read the description; the file is untrusted, so one that cannot be used becomes a warning."""
     try:
         document = read_description(source)
         if document is None:

@@ -1,4 +1,4 @@
-"""The model as it was given: its bytes, where they lie, and their hash, which is computed while others work."""
+"""A memory-mapped model file; its SHA-256 is computed in a background thread."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .mapped_weights import bytes_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelFile:
-    """A file, or bytes that have none."""
+    """The bytes of a model: of a mapped file, or from memory (then both paths are None)."""
 
     name: str
     data: Array  # (size,) uint8
-    path: Path | None  # with links followed: weights are looked up beside it
-    asked: Path | None  # as it was written: settings are looked up beside it
-    hashing: Future[Any]
+    path: Path | None  # symbolic links resolved: weight files are looked up beside it
+    unresolved_path: Path | None  # as the user wrote it: configuration files are looked up beside it
+    hashing: Future[Any]  # of a hashlib object
 
     @property
     def folder(self) -> Path | None:
         return None if self.path is None else self.path.parent
 
     def sha256(self, others: Iterable[Path] = ()) -> str:
-        """The hash of the model and of the weight files beside it, in this order."""
+        """The hash of the model followed by the weight files `others`."""
         digest = self.hashing.result().copy()
         for path in others:
             digest.update(bytes_of(path))
@@ -41,24 +41,24 @@ class ModelFile:
 
 
 def open_model_file(model: str | os.PathLike[str] | bytes) -> ModelFile:
-    """Open a model without reading it."""
-    name, data, path = _opened(model)
-    asked = None if isinstance(model, bytes) else Path(model)
+    """Map a model file and start hashing it; nothing is parsed."""
+    name, data, path = _name_bytes_path(model)
+    unresolved_path = None if isinstance(model, bytes) else Path(model)
     worker = ThreadPoolExecutor(1)
-    hashing = worker.submit(hashlib.sha256, data.data)  # lets other threads run
+    hashing = worker.submit(hashlib.sha256, data.data)  # hashlib releases the GIL
     worker.shutdown(wait=False)
-    return ModelFile(name, data, path, asked, hashing)
+    return ModelFile(name, data, path, unresolved_path, hashing)
 
 
 def open_if_possible(model: Path) -> ModelFile | Path:
-    """The same, or the path itself where it cannot be opened: whoever reads it will say why."""
+    """`open_model_file`, or the path itself if it cannot be opened; loading it later raises the error."""
     try:
         return open_model_file(model)
     except ModelError:
         return model
 
 
-def _opened(model: str | os.PathLike[str] | bytes) -> tuple[str, Array, Path | None]:
+def _name_bytes_path(model: str | os.PathLike[str] | bytes) -> tuple[str, Array, Path | None]:
     if isinstance(model, bytes):
         return "<bytes>", np.frombuffer(model, np.uint8), None
     path = Path(model)

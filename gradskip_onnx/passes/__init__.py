@@ -1,1 +1,1 @@
-"""A model that can be asked: sessions for what a method needs, and the passes through them."""
+"""Passes through an opened model: sessions for what a method needs, and the traces they return."""

@@ -15,9 +15,9 @@ from gradskip_onnx.types import Architecture, Array, Plan, Trace
 
 from .run_plan import run_plan
 
-ROUNDING = 1000  # units of the last place, of the largest entry of a tensor
-MOST = 0.03  # half precision: sums in another order move its gradients by up to half a percent
-SILENT = 4  # ONNX Runtime's severity above errors
+ROUNDING = 1000  # allowed difference: machine epsilons of the largest entry of a tensor
+MOST = 0.03  # upper limit of that, for half precision: reordered sums move gradients by up to half a percent
+SILENT = 4  # ONNX Runtime's log level above errors
 
 Opened = tuple[Plan, Session]
 Open = Callable[[PassRequest], Opened]
@@ -25,25 +25,25 @@ Open = Callable[[PassRequest], Opened]
 
 def share_forward_pass(
     image: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: PassRequest,
-    architecture: Architecture, alone: Open, with_rows: Open,
+    architecture: Architecture, one_class: Open, with_rows: Open,
 ) -> tuple[Opened | None, list[Trace] | None]:  # fmt: skip
-    """The graph that serves several classes of one image (1, channels, H, W), and their traces; None if none does.
+    """Find a graph that serves several classes of one image (1, channels, H, W); returns it and the traces, or None.
 
-    Usually that is the graph that serves one class (`alone`; see `autodiff.per_class_rows`). Where heads or windows
-    share an axis with the image it is one of its own (`with_rows`). Either must give the last class what a pass of
-    its own gives.
+    The graph for one class (`one_class`) usually does, since gradients broadcast over classes. Where heads or windows
+    share an axis with the image, a graph with a row per class is built (`with_rows`, see `autodiff.per_class_rows`).
+    A graph is accepted if its trace of the last class equals that of a separate pass.
     """
-    plan, session = alone(request)
-    if plan.target_input is None:  # nothing is differentiated: the classes do not differ in anything
+    plan, session = one_class(request)
+    if plan.target_input is None:  # no gradients: all classes have the same trace
         return (plan, session), run_plan(session, plan, architecture, image, targets, regions)
     last = None if regions is None else regions[-1:]
     (witness,) = run_plan(session, plan, architecture, image, targets[-1:], last)
-    for ways in (with_rows,) if _folded(architecture) else (alone, with_rows):
+    for open_graph in (with_rows,) if _folded(architecture) else (one_class, with_rows):
         try:
-            opened = ways(request)
+            opened = open_graph(request)
             quiet = replace(opened[1], handle=_Quiet(opened[1].handle))
             found = run_plan(quiet, opened[0], architecture, image, targets, regions)
-        except GradskipError:  # shapes that do not fit each other are how a graph says that it cannot
+        except GradskipError:  # the graph cannot broadcast over classes: its shapes do not fit
             continue
         if _same(found[-1], witness):
             return opened, found
@@ -51,12 +51,12 @@ def share_forward_pass(
 
 
 def _folded(architecture: Architecture) -> bool:
-    """Whether an axis of an attention holds more than images: a gradient for each class would not broadcast."""
+    """Whether images share an axis of an attention with heads or windows; a class axis could not broadcast there."""
     return any("(b" in block.attention_layout for block in architecture.blocks)
 
 
 def _same(one: Trace, other: Trace) -> bool:
-    """Whether two traces agree but for rounding, in every tensor and in the class."""
+    """Whether two traces have the same class and, up to rounding, the same tensors."""
     parts = ("values", "gradients", "readouts", "relevances")
     return one.target == other.target and all(_close(getattr(one, part), getattr(other, part)) for part in parts)
 
@@ -75,7 +75,7 @@ def _near(one: Array, other: Array) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Quiet:
-    """A handle that does not log a run that fails: an attempt may, and the caller hears of it."""
+    """A session handle that logs nothing when a run fails: here a failed run is an expected answer."""
 
     handle: Any
 

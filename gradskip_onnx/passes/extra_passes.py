@@ -1,4 +1,4 @@
-"""More passes about the image of a trace: what a method that asks again gets its answers from."""
+"""Extra passes for methods that run the model again on variants of the explained image."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gradskip_onnx.types import Array, Needs, Trace
 if TYPE_CHECKING:
     from gradskip_onnx.graph.shorten.shorten import Short
 
-AT_ONCE = 32  # images of a forward pass
-GRADIENTS_AT_ONCE = 8  # of a pass whose tensors are looked at: they must be held
+AT_ONCE = 32  # images per forward pass
+GRADIENTS_AT_ONCE = 8  # images per pass that returns inner tensors, which take memory
 
 
 Run = Callable[[Array, Sequence[int | None], Sequence[Array] | None, PassRequest], list[Trace]]
-Progress = Callable[[int], None]  # told, after each batch, how many passes it was
+Progress = Callable[[int], None]  # called after each batch with its number of passes
 Shorten = Callable[[Trace], "tuple[Short, Session]"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExtraPasses:
-    """`methods.Passes` for one image: the class is that of the trace, the pixels are those it explains."""
+    """`methods.Passes` for one image; class and explained pixels are those of its `trace`."""
 
     task: Task
     run: Run
@@ -57,8 +57,8 @@ class ExtraPasses:
         return self.task.explained(self.trace.logits, self.trace.target, self.region)
 
     def without_tokens(self, keep: Array) -> Array:
-        """Sequences of one length share a batch."""
-        from gradskip_onnx.graph.shorten.shorten_proof import ask
+        """As `Passes.without_tokens`; sequences of the same length share a batch."""
+        from gradskip_onnx.graph.shorten.shorten_proof import run_short
 
         short, session = self.shorten(self.trace)
         tokens = self.trace.values[short.entrance.tokens_in]
@@ -68,7 +68,7 @@ class ExtraPasses:
             (same,) = np.nonzero(counts == count)
             for start in range(0, len(same), AT_ONCE):
                 part = same[start : start + AT_ONCE]
-                logits = ask(session, short, np.stack([tokens[short.rows(row)] for row in keep[part]]))
+                logits = run_short(session, short, np.stack([tokens[short.rows(row)] for row in keep[part]]))
                 if not np.isfinite(logits).all():
                     raise ModelError(f"with {count} patches left the model's scores are not finite numbers")
                 found[part] = self.task.probability(logits, self.trace.target, self.pixels())

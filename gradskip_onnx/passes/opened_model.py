@@ -1,4 +1,4 @@
-"""A model that can be asked: facts about one file, and everything opened for it so far."""
+"""One opened model file: facts about it, and the sessions opened so far."""
 
 from __future__ import annotations
 
@@ -47,21 +47,27 @@ class SessionSettings:
 class OpenedModel:
     """One model file on one device.
 
-    The only object of the library whose state grows. It holds, each made when first needed: the graph as it was read
-    (not needed where the cache has what was found in it), a session for each request, what is known about classes
-    sharing a forward pass, and the model from which tokens can be left out. Several threads may use it at once.
-    `close` lets go of all of it; a later call makes again what it needs.
+    The only object of the library whose state grows. It creates on first use: the parsed graph (not needed if the
+    cache has the facts about it), a session per request, the session that serves several classes at once, and the
+    shortened model, from which tokens can be left out. Several threads may use it at once. `close` frees all of it;
+    a later call creates again what it needs.
     """
 
     def __init__(
-        self, name: str, folder: Path | None, facts: ModelFacts, read: Read, cache: ModelCache, how: SessionSettings
+        self,
+        name: str,
+        folder: Path | None,
+        facts: ModelFacts,
+        read: Read,
+        cache: ModelCache,
+        settings: SessionSettings,
     ) -> None:
         self.name, self.folder, self.facts = name, folder, facts
-        self._read, self._cache, self._how = read, cache, how
-        self._lock = RLock()  # making something may need something else that is made under it
+        self._read, self._cache, self._settings = read, cache, settings
+        self._lock = RLock()  # re-entrant: creating one session may need another, or the graph
         self._whole: tuple[Source, Reading] | None = None
         self._opened: dict[PassRequest, Opened] = {}
-        self._sharing: dict[PassRequest, Opened | None] = {}  # None: every class needs a pass of its own
+        self._sharing: dict[PassRequest, Opened | None] = {}  # None: each class needs its own pass
         self._shortened: tuple[Short, Session] | UnsupportedModelError | None = None
 
     @property
@@ -75,15 +81,15 @@ class OpenedModel:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes that a session holds at least."""
+        """Bytes of weights, which every session holds at least."""
         return self.facts.weight_bytes
 
     @property
     def provider(self) -> str:
-        """The provider that runs the model; before a session is open, the one that ONNX Runtime will be asked for."""
+        """The provider that runs the model; before a session is open, the one that will be requested."""
         with self._lock:
             opened = next(iter(self._opened.values()), None)
-        return opened[1].provider if opened else provider_for(self._how.device, self._how.require_device)
+        return opened[1].provider if opened else provider_for(self._settings.device, self._settings.require_device)
 
     @property
     def source(self) -> Source:
@@ -94,17 +100,17 @@ class OpenedModel:
         return self._get()[1]
 
     def open(self, request: PassRequest) -> Opened:
-        """The plan and session for a request; made once."""
+        """The plan and session for a request; created once."""
         with self._lock:
             if request not in self._opened:
                 self._opened[request] = self._make(request, rows=False)
             return self._opened[request]
 
     def run(self, images: Array, targets: Sequence[int | None], regions: Regions, request: PassRequest) -> list[Trace]:
-        """A trace for each target: of its own image (B, channels, H, W), or all of one image.
+        """One trace per target, from images (B, channels, H, W): one target per image, or several for a single image.
 
-        Several classes of one image share its forward pass, where the model is proven to allow that; else they are run
-        as copies of the image.
+        Several classes of one image share a forward pass if the model is proven to allow it; otherwise the image is
+        repeated once per class.
         """
         several = len(targets) > len(images)
         if several and self.image.dims[0] is None:
@@ -119,7 +125,7 @@ class OpenedModel:
         return found[: len(targets)]
 
     def shorten(self, trace: Trace) -> tuple[Short, Session]:
-        """The model behind its positional embedding, for any number of tokens; made or refused once."""
+        """The model from its first block on, for any number of tokens; created, or refused, once."""
         from gradskip_onnx.graph.shorten.shorten_proof import proven_short
 
         with self._lock:
@@ -136,13 +142,13 @@ class OpenedModel:
         return found
 
     def with_graph(self, graph: Any) -> OpenedModel:
-        """The same model with other weights: what was found is about the graph; nothing is kept of it."""
+        """The same model with the weights of `graph`; the facts still hold, and nothing is written to the cache."""
         source, reading = self._get()
         other = source, replace(reading, graph=graph)
-        return OpenedModel(self.name, self.folder, self.facts, lambda: other, ModelCache(None), self._how)
+        return OpenedModel(self.name, self.folder, self.facts, lambda: other, ModelCache(None), self._settings)
 
     def close(self) -> None:
-        """Let go of the graph and of all sessions; passes under way end as if nothing had happened."""
+        """Free the graph and all sessions; passes that are running finish normally."""
         with self._lock:
             self._whole, self._shortened = None, None
             self._opened.clear()
@@ -168,7 +174,7 @@ class OpenedModel:
         return None if opened is None else run_plan(opened[1], opened[0], self.architecture, image, targets, regions)
 
     def _open_rows(self, request: PassRequest) -> Opened:
-        """A graph for one image and several classes, where the graph for one class does not serve them."""
+        """A graph with a row per class, for one image; used if the graph for one class cannot serve several."""
         return self._make(request, rows=True)
 
     def _make(self, request: PassRequest, *, rows: bool) -> Opened:
@@ -183,16 +189,16 @@ class OpenedModel:
         return found.plan, self._session(partial(open_bytes, found.model, found.places, self.folder))
 
     def _session(self, opening: Callable[..., Session]) -> Session:
-        how = self._how
+        use = self._settings
         return opening(
-            device=how.device, require_device=how.require_device, threads=how.threads, low_memory=how.low_memory
+            device=use.device, require_device=use.require_device, threads=use.threads, low_memory=use.low_memory
         )
 
 
 def _batches(
     images: Array, targets: Sequence[int | None], regions: Regions, fixed: int | None
 ) -> Iterator[tuple[Array, list[int | None], list[Array] | None]]:
-    """Images with their targets and regions; a file with a fixed batch is filled up with copies of the last image."""
+    """Batches of images, targets and regions; a fixed batch size is filled up with copies of the last image."""
     step = fixed or len(images)
     for start in range(0, len(images), step):
         here = [min(start + at, len(images) - 1) for at in range(step)]
@@ -201,24 +207,23 @@ def _batches(
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Where the file leaves the image size open: the user's, which beats the file's metadata, and that of config.json,
-    which the metadata beats."""
+    """Image sizes for a file that leaves its size open. Priority: user, metadata of the file, config.json."""
 
-    asked: Size | None
-    beside: Size | None
+    user: Size | None
+    config: Size | None
 
 
-def open_model(file: ModelFile, sizes: Sizes, cache: CacheFolder | None, how: SessionSettings) -> OpenedModel:
-    """What is known of a file, from the cache or by reading it."""
-    import_runtime()  # it will be needed, and the file is still being hashed
+def open_model(file: ModelFile, sizes: Sizes, cache: CacheFolder | None, settings: SessionSettings) -> OpenedModel:
+    """Open a model file; the facts about it come from the cache, or from reading the file."""
+    import_runtime()  # takes a while, during which the file is hashed
     entries = open_model_cache(cache, file.sha256() if cache else "", None if file.path is None else file.path.name)
     facts, read = entries.facts(as_plain(sizes)), partial(_read, file, sizes)
     if facts is not None and _unchanged(facts, file):
-        return OpenedModel(file.name, file.folder, facts, read, entries, how)
+        return OpenedModel(file.name, file.folder, facts, read, entries, settings)
     whole = read()
     facts = _facts(*whole)
     entries.keep_facts(as_plain(sizes), facts)
-    opened = OpenedModel(file.name, file.folder, facts, read, entries, how)
+    opened = OpenedModel(file.name, file.folder, facts, read, entries, settings)
     opened._whole = whole
     return opened
 
@@ -229,12 +234,12 @@ def _read(file: ModelFile, sizes: Sizes) -> tuple[Source, Reading]:
 
     source = load(file)
     metadata = read_metadata(source)
-    size = sizes.asked or getattr(metadata.preprocess, "size", None) or sizes.beside
+    size = sizes.user or getattr(metadata.preprocess, "size", None) or sizes.config
     return source, read(source, size=size, outputs=metadata.forward_outputs)
 
 
 def _unchanged(facts: ModelFacts, file: ModelFile) -> bool:
-    """Whether the weight files beside a model are still those that were read with it."""
+    """Whether the model and its weight files still have the hash of the cached facts."""
     folder = file.folder or Path()
     try:
         return file.sha256(folder / name for name in facts.others) == facts.sha256

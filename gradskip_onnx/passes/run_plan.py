@@ -1,4 +1,4 @@
-"""Plan and images in, one `Trace` an image out: arrays in canonical order, whatever the model's own is."""
+"""Runs a plan on images and returns one `Trace` per image, arrays in canonical axis order."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def run_plan(
 ) -> list[Trace]:
     """Run a batch (B, channels, H, W); a target of None is the predicted class, a region of None its pixels.
 
-    One image with several targets is passed forward once: their traces share its values, and every gradient has a row
-    for each of them. Whether a graph can do that is for `sharing` to know.
+    One image with several targets is run forward once: the traces share its values, and every gradient has a row for
+    each target. `class_sharing` decides whether a graph can do that.
     """
     batch = len(images)
     rows = len(targets or images)
@@ -48,19 +48,19 @@ def run_plan(
     values = _canonical(plan.values, outputs, layouts, batch)
     gradients, readouts, relevances = (_canonical(part, outputs, layouts, rows) for part in shown[1:])
     explained = outputs[plan.target_output] if plan.target_output else _chosen(task_of(architecture), targets, logits)
-    seen = [_of_image(values, i) for i in range(batch)]
-    places = range(rows) if rows == batch else [0] * rows  # of the image that each row is about
+    image_values = [_of_image(values, i) for i in range(batch)]
+    image_of_row = range(rows) if rows == batch else [0] * rows
     return [
         Trace(
             input=read_only(images[i]),
             logits=read_only(logits[i]),
             target=int(explained[row]),
-            values=seen[i],
+            values=image_values[i],
             gradients=_of_image(gradients, row),
             readouts=_of_image(readouts, row),
             relevances=_of_image(relevances, row),
         )
-        for row, i in enumerate(places)
+        for row, i in enumerate(image_of_row)
     ]
 
 
@@ -69,15 +69,15 @@ def _of_image(arrays: Mapping[str, Array], i: int) -> Mapping[str, Array]:
 
 
 def _chosen(task: Task, targets: Sequence[int | None] | None, scores: Array) -> list[int]:
-    """The classes asked for, by number or place as the seeds have it; nothing is differentiated, no graph chooses."""
-    wanted = [AUTOMATIC if target is None else target for target in targets or [None] * len(scores)]
+    """The target classes of a plan without gradients, whose graph does not choose them; -1, -2, ... count by rank."""
+    numbers = [AUTOMATIC if target is None else target for target in targets or [None] * len(scores)]
     order = np.argsort(-task.ranked(scores), axis=1, kind="stable")
-    rows = np.broadcast_to(order, (len(wanted), order.shape[1]))
-    return [target if target >= 0 else int(row[-1 - target]) for target, row in zip(wanted, rows, strict=True)]
+    rows = np.broadcast_to(order, (len(numbers), order.shape[1]))
+    return [target if target >= 0 else int(row[-1 - target]) for target, row in zip(numbers, rows, strict=True)]
 
 
 def _layouts(architecture: Architecture) -> dict[str, str]:
-    """The layout of the image, of the tokens around the positional embedding and of all that a block names."""
+    """Layouts of the image, the tokens around the positional embedding and the tensors of every block."""
     layouts: dict[str, str] = {architecture.input: architecture.input_layout}
     if architecture.position:
         layouts |= dict.fromkeys(

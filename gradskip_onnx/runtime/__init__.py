@@ -1,1 +1,1 @@
-"""ONNX Runtime behind one door: devices, sessions, and errors in one line."""
+"""ONNX Runtime sessions: choice of device, weights, and errors in one line."""

@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions: which device, which provider really runs, and errors a user can act on."""
+"""ONNX Runtime sessions: choice of device, the provider that really runs, and errors a user can act on."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
-LENT = "lent"  # where a tensor is said to lie whose value is handed over when the session is opened
+SHARED = "shared"  # external "file" of a placeholder tensor; `open_session` gets its value as an array
 QUIET = 3  # errors only: ONNX Runtime warns about every input that has a default value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """An open model; `provider` is the one ONNX Runtime gave, not the one asked for."""
+    """An open model; `provider` is the one ONNX Runtime chose, which may differ from the one requested."""
 
     handle: Any
     provider: str
     warnings: tuple[str, ...] = ()
-    lent: tuple[Any, ...] = ()  # must live as long as the session: ONNX Runtime may read it where it is
+    weights: tuple[Any, ...] = ()  # OrtValues, kept alive with the session: ONNX Runtime reads them in place
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """The named outputs for these feeds."""
-        if not outputs:  # ONNX Runtime would take an empty list for all of them
+        """Run the model and return the named outputs."""
+        if not outputs:  # for ONNX Runtime an empty list means all outputs
             return {}
         try:
             return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds)), strict=True))
@@ -42,7 +42,7 @@ class Session:
             raise InputError(f"ONNX Runtime could not run the model: {_first_line(failure)}") from failure
 
 
-@cache  # asked for every session, answered by looking into every folder of sys.path
+@cache  # needed for every session, and searches every folder of sys.path
 def installed_runtimes() -> tuple[str, ...]:
     """The ONNX Runtime distributions present in this environment."""
     return tuple(name for name in RUNTIMES if any(metadata.Distribution.discover(name=name)))
@@ -53,14 +53,16 @@ def open_session(
     folder: Path | None = None,
     device: str = "auto",
     *,
-    lent: Mapping[str, Array] = EMPTY,
-    **how: Any,
+    shared_weights: Mapping[str, Array] = EMPTY,
+    **settings: Any,
 ) -> Session:
-    """Open `model`; weights in files lie in `folder`, but for those in `lent`. `how` is as in `open_bytes`."""
-    places = [
-        place for tensor in model.graph.initializer if tensor.name not in lent and (place := weight_location(tensor))
-    ]
-    return open_bytes(model.SerializeToString(), places, folder, device, lent=lent, **how)
+    """Open `model`. Weights come from `shared_weights` by name, else from files in `folder`.
+
+    `settings` are the other options of `open_bytes`.
+    """
+    stored = (tensor for tensor in model.graph.initializer if tensor.name not in shared_weights)
+    places = [place for tensor in stored if (place := weight_location(tensor))]
+    return open_bytes(model.SerializeToString(), places, folder, device, shared_weights=shared_weights, **settings)
 
 
 def open_bytes(
@@ -73,36 +75,36 @@ def open_bytes(
     threads: int | None = None,
     optimise: bool = True,
     low_memory: bool = False,
-    lent: Mapping[str, Array] = EMPTY,
+    shared_weights: Mapping[str, Array] = EMPTY,
 ) -> Session:
-    """Open a written model on `device`: auto, cpu or cuda[:N]; `places` are those of its weights in files of `folder`.
+    """Open a serialised model on `device` (auto, cpu or cuda[:N]); `places` locates its weights in files of `folder`.
 
-    With `low_memory` it takes little memory and time to open, and a little longer for each run. Without `optimise` the
-    model is also run as it is written.
+    `low_memory` saves memory and time when opening and makes each run a little slower. Without `optimise` the nodes
+    are also run exactly as written, without graph optimisation.
     """
     ort = import_runtime()
     providers, warnings = _providers(device, ort.get_available_providers(), require_device)
     options = ort.SessionOptions()
     options.log_severity_level = QUIET
-    options.add_session_config_entry("session.force_spinning_stop", "1")  # after a run: NumPy needs the cores then
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # NumPy needs the cores after a run
     if threads is not None:
         options.intra_op_num_threads = threads
     if low_memory or not optimise:
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
-        options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of every weight
+        options.add_session_config_entry("session.disable_prepacking", "1")  # would copy every weight
     if not optimise:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED  # shapes first, then what they are of is freed
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED  # Shape nodes first: frees their inputs
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
-    held = [ort.OrtValue.ortvalue_from_numpy(value) for value in lent.values()]
-    if held:
-        options.add_external_initializers(list(lent), held)
+    weights = [ort.OrtValue.ortvalue_from_numpy(value) for value in shared_weights.values()]
+    if weights:
+        options.add_external_initializers(list(shared_weights), weights)
     if providers == [CPU]:
         for place in places:
-            held.append(ort.OrtValue.ortvalue_from_numpy(place.array(folder)))
-            options.add_initializer(place.name, held[-1])  # is read in place, where external ones are copied
+            weights.append(ort.OrtValue.ortvalue_from_numpy(place.array(folder)))
+            options.add_initializer(place.name, weights[-1])  # read in place; external initializers are copied
     try:
         handle = ort.InferenceSession(model, options, providers=providers)
     except _runtime_errors() as failure:
@@ -113,11 +115,11 @@ def open_bytes(
         if require_device:
             raise DeviceError(f"device {device!r} was required: {message}")
         warnings = (*warnings, message)
-    return Session(handle, provider, warnings, tuple(held))
+    return Session(handle, provider, warnings, tuple(weights))
 
 
 def import_runtime() -> Any:
-    """ONNX Runtime, or how to get it."""
+    """Import ONNX Runtime; raise DeviceError with the install command if it is missing."""
     try:
         import onnxruntime
     except ImportError as missing:
@@ -128,15 +130,15 @@ def import_runtime() -> Any:
 
 
 def provider_for(device: str, require_device: bool = False) -> str:
-    """The provider that ONNX Runtime is asked for on a device, without opening anything."""
+    """The provider that would be requested for `device`; opens no session."""
     providers, _ = _providers(device, import_runtime().get_available_providers(), require_device)
     return str(providers[0] if isinstance(providers[0], str) else providers[0][0])
 
 
 def _providers(device: str, available: Sequence[str], required: bool) -> tuple[list[Any], tuple[str, ...]]:
-    """The provider list for `device`, and what the user should know about it."""
-    wanted = re.fullmatch(r"(auto|cpu)|cuda(?::(\d+))?", device)
-    if wanted is None:
+    """The provider list for `device`, and warnings for the user."""
+    parsed = re.fullmatch(r"(auto|cpu)|cuda(?::(\d+))?", device)
+    if parsed is None:
         raise InputError(f"unknown device {device!r}; use auto, cpu, cuda or cuda:N")
     both = installed_runtimes() == RUNTIMES
     clash = (
@@ -146,7 +148,7 @@ def _providers(device: str, available: Sequence[str], required: bool) -> tuple[l
     if device == "cpu" or (device == "auto" and CUDA not in available):
         return [CPU], warnings
     if CUDA in available:
-        return [(CUDA, {"device_id": int(wanted[2] or 0)}), CPU], warnings
+        return [(CUDA, {"device_id": int(parsed[2] or 0)}), CPU], warnings
     message = f"device {device!r} is not available (ONNX Runtime offers {', '.join(available)}); " + (
         clash if both else "install 'gradskip-onnx[gpu]' in place of [cpu]"
     )
@@ -160,7 +162,7 @@ def _names(providers: Sequence[Any]) -> set[str]:
 
 
 def _runtime_errors() -> tuple[type[Exception], ...]:
-    """ONNX Runtime's own exception types; they share no parent but Exception."""
+    """ONNX Runtime's own exception types; their only common parent is Exception."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     kinds = (getattr(state, name) for name in dir(state))

@@ -19,7 +19,7 @@ import gradskip_onnx
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.shorten.shorten import Short
-from gradskip_onnx.graph.shorten.shorten_proof import ask, proven_short
+from gradskip_onnx.graph.shorten.shorten_proof import proven_short, run_short
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.types import Array, Needs, Trace
@@ -54,7 +54,7 @@ def compare(model: Pair, explainer: Explainer) -> None:
     for keep in subsets(model.patches):
         rows = short.rows(keep)
         assert len(rows) == model.special + keep.sum()
-        agree(ask(session, short, tokens[rows][None]), model.without_tokens(keep[None]), within=1e-5)
+        agree(run_short(session, short, tokens[rows][None]), model.without_tokens(keep[None]), within=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))
@@ -100,7 +100,7 @@ def test_sequences_of_one_length_share_a_batch():
     model = pair("distilled")
     short, session, tokens = shortened(model.explainer, model.image)
     keep = np.stack([np.roll(np.arange(model.patches) < 6, 3 * i) for i in range(4)])
-    together = ask(session, short, np.stack([tokens[short.rows(row)] for row in keep]))
+    together = run_short(session, short, np.stack([tokens[short.rows(row)] for row in keep]))
 
     agree(together, model.without_tokens(keep), within=1e-5)
 
@@ -188,8 +188,8 @@ def test_variations_of_files(variation):
     image = np.random.default_rng(0).standard_normal((3, 32, 32)).astype(np.float32)
     short, session, tokens = shortened(explainer, image)
     everything = np.ones(16, bool)
-    found = ask(session, short, tokens[short.rows(everything)][None])[0]
-    fewer = ask(session, short, tokens[short.rows(everything & (np.arange(16) != 5))][None])[0]
+    found = run_short(session, short, tokens[short.rows(everything)][None])[0]
+    fewer = run_short(session, short, tokens[short.rows(everything & (np.arange(16) != 5))][None])[0]
 
     assert np.abs(found - entered(explainer, image).logits).max() < 1e-5
     assert np.abs(found - fewer).max() > 1e-4

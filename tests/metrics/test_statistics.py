@@ -174,4 +174,4 @@ def test_sparsity_by_hand():
 
 def test_missing_package_names_the_extra():
     with pytest.raises(GradskipError, match=r"pip install 'gradskip-onnx\[evaluate\]'"):
-        extras.needed("no_such_package.stats")
+        extras.import_optional("no_such_package.stats")

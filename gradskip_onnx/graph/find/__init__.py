@@ -1,1 +1,1 @@
-"""Where the transformer is in a graph: attention, residual stream, token grid, head."""
+"""Finds the transformer in a graph: attention, residual stream, token grid, head."""

@@ -1,4 +1,4 @@
-"""What an attention reads: the residual stream after the norm in front of it."""
+"""Finds the tensor an attention reads: the residual stream after the norm in front of it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ NORM_OPERATORS = (
 
 
 def find_normed(lookup: Index, stream: str, query: str, facts: Mapping[str, TensorFact]) -> str:
-    """The last tensor that everything on the way from `stream` to `query` passes through, reached by a norm alone.
+    """The normalised tokens: the last tensor that all paths from `stream` to `query` share, with only a norm before it.
 
-    Post-norm blocks read the stream as it is: the answer is `stream`.
+    Post-norm blocks read the stream itself; for them this is `stream`.
     """
-    way = lookup.between(stream, query)
+    path = lookup.between(stream, query)
     found, open_ends = stream, {stream}
-    for at, node in enumerate(way):
+    for at, node in enumerate(path):
         if node.op not in NORM_OPERATORS:
             break
         open_ends |= {tensor.name for tensor in node.outputs}
-        later = {tensor.name for rest in way[at + 1 :] for tensor in rest.inputs}
+        later = {tensor.name for rest in path[at + 1 :] for tensor in rest.inputs}
         open_ends &= later | {query}
         if len(open_ends) == 1:
             (name,) = open_ends
-            if facts[name] == facts[stream]:  # no integers of a quantised file, no other layout
+            if facts[name] == facts[stream]:  # excludes integers of a quantised file, and other layouts
                 found = name
     return found

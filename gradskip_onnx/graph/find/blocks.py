@@ -1,4 +1,4 @@
-"""From matches to blocks: which adds belong to an attention, what its axes are, where a stage ends."""
+"""Turns attention matches into blocks: their residual adds, layouts and stages."""
 
 from __future__ import annotations
 
@@ -18,53 +18,56 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One attention and the residual adds of its block, before anything is measured."""
+class BlockMatch:
+    """One attention and the residual adds of its block, as found in the graph; nothing is measured yet."""
 
     match: Attention
     skip: Residual
     chain: tuple[Residual, ...]
 
 
-def find_blocks(lookup: Index) -> tuple[list[Found], list[Mismatch]]:
-    """Attentions that sit in a residual stream, with the adds that belong to each."""
+def find_blocks(lookup: Index) -> tuple[list[BlockMatch], list[Mismatch]]:
+    """Attentions in a residual stream, each with its residual adds, and the near misses."""
     attentions, unmatched = find_attention(lookup)
-    found: list[Found] = []
+    found: list[BlockMatch] = []
     for match in attentions:
         skip = find_skip(lookup, match)
         if isinstance(skip, Mismatch):
             unmatched.append(skip)
         else:
-            found.append(Found(match, skip, tuple(follow_stream(lookup, skip.out, attentions))))
+            found.append(BlockMatch(match, skip, tuple(follow_stream(lookup, skip.out, attentions))))
     kept = {entry.match.node for entry in found}
     _refuse_gaps(lookup, [match for match in attentions if match.node not in kept], found, unmatched)
     return found, unmatched
 
 
 def _refuse_gaps(
-    lookup: Index, outside: Sequence[Attention], found: Sequence[Found], unmatched: Sequence[Mismatch]
+    lookup: Index, outside: Sequence[Attention], found: Sequence[BlockMatch], unmatched: Sequence[Mismatch]
 ) -> None:
-    """After the last block a softmax outside the stream pools; before one, it is a block that was not understood."""
+    """Refuse a softmax outside the residual stream if a later block depends on it.
+
+    After the last block such a softmax is attention pooling; before one it is a block that was not understood.
+    """
     for missed in unmatched:
         anchor = next((node for node in lookup.nodes if node.name == missed.node and node.op in NORMALISERS), None)
-        after = _following(lookup, found, anchor.outputs[0].name) if anchor is not None else None
+        after = _dependent_block(lookup, found, anchor.outputs[0].name) if anchor is not None else None
         if after is not None and missed.code != "no-residual":
             reason = f"{missed.reason}, and the attention at {after.match.node!r} follows from it"
             raise UnsupportedModelError(missed.code, f"softmax at node {missed.node!r}: {reason}", unmatched)
     for match in outside:
-        after = _following(lookup, found, match.context)
+        after = _dependent_block(lookup, found, match.context)
         if after is not None:
             reason = f"it lies in no residual stream, and the attention at {after.match.node!r} follows from it"
             raise UnsupportedModelError("no-residual", f"attention at node {match.node!r}: {reason}", unmatched)
 
 
-def _following(lookup: Index, found: Sequence[Found], tensor: str) -> Found | None:
-    """The first block whose scores follow from a tensor."""
+def _dependent_block(lookup: Index, found: Sequence[BlockMatch], tensor: str) -> BlockMatch | None:
+    """The first block whose scores depend on `tensor`."""
     return next((entry for entry in found if lookup.follows(entry.match.scores, tensor)), None)
 
 
 def measure(
-    entry: Found, number: int, lookup: Index, facts: Mapping[str, TensorFact], shapes: Shapes, batch: int
+    entry: BlockMatch, number: int, lookup: Index, facts: Mapping[str, TensorFact], shapes: Shapes, batch: int
 ) -> Block:
     """Heads, layouts, windows and key reduction of one block, from the shapes of its tensors."""
     name, stream = entry.match.attention, entry.skip.skip
@@ -94,7 +97,7 @@ def measure(
         branch=entry.skip.branch,
         normed=find_normed(lookup, stream, entry.match.query, facts),
         heads=heads,
-        grid=Grid(0, 0),  # asked of the model later
+        grid=Grid(0, 0),  # measured later, by `prove_places`
         reduction=_reduction(entry, queries, keys, windows),
         tokens_layout=tokens,
         output_layout=leaving,
@@ -102,8 +105,8 @@ def measure(
     )
 
 
-def _reduction(entry: Found, queries: int, keys: int, windows: int) -> int:
-    """The side of the square of tokens behind each key."""
+def _reduction(entry: BlockMatch, queries: int, keys: int, windows: int) -> int:
+    """The side of the square of tokens that each key stands for."""
     side = isqrt(queries // keys) if keys else 0
     if keys * side**2 != queries or (windows > 1 and side != 1):
         reason = f"{queries} queries against {keys} keys: no square of tokens stands behind a key"
@@ -112,9 +115,9 @@ def _reduction(entry: Found, queries: int, keys: int, windows: int) -> int:
 
 
 def link(
-    blocks: Sequence[Block], found: Sequence[Found], lookup: Index, facts: Mapping[str, TensorFact]
+    blocks: Sequence[Block], found: Sequence[BlockMatch], lookup: Index, facts: Mapping[str, TensorFact]
 ) -> list[Block]:
-    """Stages: a block hands its output to the next one as it is, or a new stage begins."""
+    """Set stages and outputs: a stage ends where the token shape changes; inside it, output and next input are one."""
     linked: list[Block] = []
     stage = 0
     for block, after, entry in zip(blocks, [*blocks[1:], None], found, strict=True):
@@ -128,5 +131,5 @@ def link(
     return linked
 
 
-def _refuse(code: str, entry: Found, reason: str) -> UnsupportedModelError:
+def _refuse(code: str, entry: BlockMatch, reason: str) -> UnsupportedModelError:
     return UnsupportedModelError(code, f"attention at node {entry.match.node!r}: {reason}")

@@ -1,4 +1,4 @@
-"""What attention and residual adds look like in a graph, by meaning: names and counts play no part.
+"""Patterns of attention and residual adds in a graph: operators and data flow count, names and numbers do not.
 
 Attention: a normaliser whose input comes, through nodes that keep the meaning, from a product of two activations
 (scores = Q Kᵀ), and whose output reaches another one (context = A V) in the same way.
@@ -58,7 +58,7 @@ class Residual:
 
 
 def find_attention(index: Index) -> tuple[list[Attention], list[Mismatch]]:
-    """Every attention in topological order, and why the other normalisers are none."""
+    """Every attention in topological order, and for each other normaliser the reason why it is none."""
     found: list[Attention] = []
     missed: list[Mismatch] = []
     for node in index.nodes:
@@ -129,9 +129,9 @@ def follow_stream(index: Index, start: str, attentions: Sequence[Attention]) -> 
     stream = start
     contexts = index.makers(other.context for other in attentions)
     for add in _residuals(index, after=start):
-        closed = index.ancestry[add.branch] & contexts & ~index.ancestry[stream]
+        other_attention = index.ancestry[add.branch] & contexts & ~index.ancestry[stream]
         on_stream = index.follows(add.skip, stream) and not _weighted(index, stream, add.skip)
-        if on_stream and not closed and _weighted(index, add.skip, add.branch):
+        if on_stream and not other_attention and _weighted(index, add.skip, add.branch):
             chain.append(add)
             stream = add.out
     return chain
@@ -151,7 +151,7 @@ def _residuals(index: Index, after: str) -> Iterator[Residual]:
 
 
 def _bypassing(index: Index, operand: str, branch: str) -> str | None:
-    """What `branch` follows from of `operand`: the operand, or what it was before it was rounded for the add alone."""
+    """The tensor that bypasses `branch`: `operand` or, if it was rounded for the add alone, its unrounded source."""
     skip: str | None = operand
     while skip is not None and not index.follows(branch, skip):
         skip = _unrounded(index, skip)
@@ -160,9 +160,9 @@ def _bypassing(index: Index, operand: str, branch: str) -> str | None:
 
 def _unrounded(index: Index, tensor: str) -> str | None:
     """The tensor that was quantised and dequantised to give this one."""
-    back = index.node(tensor)
-    there = index.node(back.inputs[0].name) if back is not None and back.op == "DequantizeLinear" else None
-    return there.inputs[0].name if there is not None and there.op == "QuantizeLinear" else None
+    after = index.node(tensor)
+    before = index.node(after.inputs[0].name) if after is not None and after.op == "DequantizeLinear" else None
+    return before.inputs[0].name if before is not None and before.op == "QuantizeLinear" else None
 
 
 def _weighted(index: Index, start: str, end: str) -> bool:

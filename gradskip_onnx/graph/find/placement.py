@@ -1,4 +1,4 @@
-"""Where the tokens of each stage lie in the picture, and which of them a query and a key stand for."""
+"""Proves where the tokens of each stage lie in the picture, and which token each query and key stands for."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.layouts import arrange, batch_of, restore
 from gradskip_onnx.graph.prove.dry_run import DryRun
 from gradskip_onnx.graph.prove.partial_model import PartialModel
-from gradskip_onnx.graph.prove.probes import CUT, Bench, Cell, find_token_grid, locality, open_bench, stir
+from gradskip_onnx.graph.prove.probes import CUT, Cell, CutModel, find_token_grid, locality, open_cut_model, perturb
 from gradskip_onnx.types import Array, Block, ImageLayout, Proof, Size
 
-LEAK = 1e-3  # scores that must not move may do so by this share of those that must: rounding
+LEAK = 1e-3  # changes elsewhere, as a share of the expected change of scores, that rounding explains
 
 
 def prove_places(
     model: PartialModel, blocks: Sequence[Block], scores: Sequence[str], values: Mapping[str, Array], dry_run: DryRun
 ) -> tuple[list[Block], list[Proof]]:
-    """Blocks with their grids and special tokens, and the proofs for both."""
+    """Set the grid and special tokens of each block, and prove both."""
     starts = [block for n, block in enumerate(blocks) if n == 0 or block.stage != blocks[n - 1].stage]
     ends = [block for n, block in enumerate(blocks) if n + 1 == len(blocks) or block.stage != blocks[n + 1].stage]
     image = dry_run.image
@@ -30,8 +30,8 @@ def prove_places(
     placed: dict[int, Block] = {}
     for start, before in zip(starts, [None, *ends], strict=False):
         move = _picture_mover(dry_run, values) if before is None else _token_mover(placed[before.stage], before, values)
-        bench = open_bench(model, cuts, [start.tokens_in], values)
-        place = find_token_grid(_responder(bench, start, move, len(values[image.name])), size, start.tokens_in)
+        cut_model = open_cut_model(model, cuts, [start.tokens_in], values)
+        place = find_token_grid(_responder(cut_model, start, move, len(values[image.name])), size, start.tokens_in)
         if place is None:
             raise UnsupportedModelError(
                 "no-grid", f"the tokens at {start.tokens_in!r} do not lie on a grid over what stands before them"
@@ -43,13 +43,14 @@ def prove_places(
     return located, proofs + _prove_locality(model, located, scores, values)
 
 
-Mover = Callable[[Cell | None], tuple[str, Array]]
+Mover = Callable[[Cell | None], tuple[str, Array]]  # cell to change (None: all) -> input to feed, its changed value
 
 
 def _picture_mover(dry_run: DryRun, values: Mapping[str, Array]) -> Mover:
+    """Changes pixels of the image."""
     image = dry_run.image
     base = values[image.name]
-    other = stir(base, np.random.default_rng(1))
+    other = perturb(base, np.random.default_rng(1))
 
     def move(cell: Cell | None) -> tuple[str, Array]:
         if cell is None:
@@ -69,10 +70,10 @@ def _pixel(cell: Cell, layout: ImageLayout) -> tuple[int | slice, ...]:
 
 
 def _token_mover(stage: Block, end: Block, values: Mapping[str, Array]) -> Mover:
-    """Moves tokens at the end of a stage; `stage` knows their grid."""
+    """Changes tokens at the end of a stage; `stage` is its first block, which has the grid."""
     value = values[end.tokens_out]
     base = arrange(value, end.output_layout, batch_of(value, end.output_layout))
-    other = stir(base, np.random.default_rng(1))
+    other = perturb(base, np.random.default_rng(1))
     patches = np.setdiff1d(np.arange(base.shape[1]), stage.special)
 
     def move(cell: Cell | None) -> tuple[str, Array]:
@@ -84,12 +85,12 @@ def _token_mover(stage: Block, end: Block, values: Mapping[str, Array]) -> Mover
     return move
 
 
-def _responder(bench: Bench, start: Block, move: Mover, batch: int) -> Callable[[Sequence[Cell | None]], Array]:
-    """How far each token of a stage's first block moves when cells before it are moved."""
+def _responder(cut_model: CutModel, start: Block, move: Mover, batch: int) -> Callable[[Sequence[Cell | None]], Array]:
+    """A function from P cells before a stage to the change of each token of its first block, (P, N)."""
 
     def tokens(changed: Mapping[str, Array]) -> Array:
-        seen = bench.ask([start.tokens_in], changed)[start.tokens_in]
-        canonical: Array = arrange(seen, start.tokens_layout, batch)[0].astype(np.float64)
+        output = cut_model.run([start.tokens_in], changed)[start.tokens_in]
+        canonical: Array = arrange(output, start.tokens_layout, batch)[0].astype(np.float64)
         return canonical
 
     base = tokens({})
@@ -103,10 +104,10 @@ def _responder(bench: Bench, start: Block, move: Mover, batch: int) -> Callable[
 def _prove_locality(
     model: PartialModel, blocks: Sequence[Block], scores: Sequence[str], values: Mapping[str, Array]
 ) -> list[Proof]:
-    """A token moves its own query and its own key, in every block, and nothing else."""
-    bench = open_bench(model, [block.tokens_in for block in blocks], scores, values)
+    """Prove for every block that a token changes only its own query's row and its own key's column of the scores."""
+    cut_model = open_cut_model(model, [block.tokens_in for block in blocks], scores, values)
     rng = np.random.default_rng(2)
-    still = bench.ask(scores, {})
+    unchanged = cut_model.run(scores, {})
     worst = dict.fromkeys(scores, 0.0)
     for share in (0.0, 0.4, 1.0):  # the first token, one in the middle, the last
         moved_tokens = {}
@@ -115,20 +116,20 @@ def _prove_locality(
             value = values[block.tokens_in]
             tokens = arrange(value, block.tokens_layout, batch_of(value, block.tokens_layout)).copy()
             token = round(share * (tokens.shape[1] - 1))
-            tokens[:, token] = stir(tokens, rng)[:, token]
+            tokens[:, token] = perturb(tokens, rng)[:, token]
             moved_tokens[block.index] = token
             changed[CUT + block.tokens_in] = restore(tokens, block.tokens_layout, value.shape)
-        seen = bench.ask(scores, changed)
+        outputs = cut_model.run(scores, changed)
         for block, name in zip(blocks, scores, strict=True):
             batch = batch_of(values[block.tokens_in], block.tokens_layout)
-            before, after = (arrange(run[name], block.attention_layout, batch)[0] for run in (still, seen))
+            before, after = (arrange(run[name], block.attention_layout, batch)[0] for run in (unchanged, outputs))
             token = moved_tokens[block.index]
             worst[name] = max(worst[name], locality(before, after, *entry_of(token, block)))
     return [Proof("a token moves its own query and key alone", name, leak, LEAK) for name, leak in worst.items()]
 
 
 def entry_of(token: int, block: Block) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Where a token is query and where it is key: its own place, that of its square, or that in its window."""
+    """Indices of a token as query and as key: (token,), or (window, place); a reduced key is that of its square."""
     if block.windows:
         window, place = next((w, row.index(token)) for w, row in enumerate(block.windows) if token in row)
         return (window, place), (window, place)

@@ -1,4 +1,4 @@
-"""Where the positional embedding is added to the tokens in front of the first block."""
+"""Finds where the positional embedding is added to the tokens, before the first block."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from gradskip_onnx.types import Block, Position, TensorFact
 def find_position(
     lookup: Index, image: str, first: Block, facts: Mapping[str, TensorFact], shapes: Mapping[str, tuple[int, ...]]
 ) -> Position | None:
-    """The last addition before the first block of something that is the same for every image and not for every token.
+    """The addition of the positional embedding, or None in models without one (SegFormer, Swin).
 
-    A bias is the same for every token. Models without such an addition (SegFormer, Swin) have no position to find.
+    It is the last addition before the first block whose addend is the same for all images but differs between tokens;
+    a bias is the same for all tokens.
     """
     for node in reversed(lookup.between(image, first.tokens_in)):
         varying = [tensor for tensor in node.inputs if tensor.name in lookup.activations]
@@ -35,9 +36,10 @@ def find_position(
 def _readings(
     name: str, first: Block, facts: Mapping[str, TensorFact], shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Layouts in which a tensor holds the patches of the first block, with all its special tokens or fewer.
+    """Layouts in which a tensor holds the patches of the first block, and the positions of its special tokens.
 
-    Tokens that join later are appended to those in front; where special tokens stand elsewhere, all or none are there.
+    Special tokens may join after the embedding. Of those in front of the patches the tensor then holds the first few;
+    special tokens elsewhere are all there or none.
     """
     in_front = first.special == tuple(range(len(first.special)))
     batch = shapes[first.tokens_in][axes_of(first.tokens_layout).index("b")] if "b" in first.tokens_layout else 1
@@ -50,7 +52,7 @@ def _readings(
 
 
 def _tokens(fixed: Any, facts: Mapping[str, TensorFact], layout: str) -> int:
-    """How many different tokens the addend tells apart; it lies against the last axes of the layout."""
+    """How many tokens the addend spans; it broadcasts against the last axes of the layout."""
     dims = tuple(fixed.shape) if isinstance(fixed, gs.Constant) else facts[fixed.name].dims
     letters = axes_of(layout)[-len(dims) :] if dims else []
     return prod(size or 1 for letter, size in zip(letters, dims, strict=False) if letter in "nyx")

@@ -1,7 +1,7 @@
-"""Which token each query of each window stands for, asked of the model: shifts, rolls and padding need no pattern.
+"""Finds which token each query of each window stands for by probes: shifts, rolls and padding need no pattern.
 
-Tokens are numbered from 1 and each bit of the numbers is one question: all tokens whose number has that bit are moved
-at once. A query that moves has that bit in its token's number; a query that never moves is padding.
+Tokens are numbered from 1, and there is one probe per bit of these numbers: it changes all tokens whose number has
+that bit. A query that changes has the bit in its token's number; a query that never changes is padding.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from gradskip_onnx.graph.layouts import arrange, batch_of, restore
 from gradskip_onnx.graph.prove.partial_model import PartialModel
-from gradskip_onnx.graph.prove.probes import CUT, STILL, open_bench, stir
+from gradskip_onnx.graph.prove.probes import CUT, STILL, open_cut_model, perturb
 from gradskip_onnx.graph.prove.proofs import require
 from gradskip_onnx.types import Array, Block, Proof
 
@@ -21,34 +21,34 @@ from gradskip_onnx.types import Array, Block, Proof
 def find_windows(
     model: PartialModel, blocks: Sequence[Block], queries: Mapping[int, str], values: Mapping[str, Array]
 ) -> tuple[list[Block], list[Proof]]:
-    """The blocks, those with window attention knowing their windows; `queries` names Q of each block."""
-    asked = [block for block in blocks if "w" in block.attention_layout]
-    if not asked:
+    """Set and prove the windows of blocks with window attention; `queries` maps a block index to the name of its Q."""
+    windowed = [block for block in blocks if "w" in block.attention_layout]
+    if not windowed:
         return list(blocks), []
-    names = [queries[block.index] for block in asked]
-    bench = open_bench(model, [block.tokens_in for block in asked], names, values)
-    tokens = {b.index: arrange(values[b.tokens_in], b.tokens_layout, _batch(b, values)) for b in asked}
-    stirred = {index: stir(array, np.random.default_rng(4)) for index, array in tokens.items()}
-    still = bench.ask(names, {})
+    names = [queries[block.index] for block in windowed]
+    cut_model = open_cut_model(model, [block.tokens_in for block in windowed], names, values)
+    tokens = {b.index: arrange(values[b.tokens_in], b.tokens_layout, _batch(b, values)) for b in windowed}
+    perturbed = {index: perturb(array, np.random.default_rng(4)) for index, array in tokens.items()}
+    unchanged = cut_model.run(names, {})
     numbers = {
-        block.index: np.zeros(_queries(still[name], block, values).shape[:2], int)
-        for block, name in zip(asked, names, strict=True)
+        block.index: np.zeros(_queries(unchanged[name], block, values).shape[:2], int)
+        for block, name in zip(windowed, names, strict=True)
     }
     for bit in range(max(array.shape[1] for array in tokens.values()).bit_length()):
         changed = {}
-        for block in asked:
+        for block in windowed:
             moved = tokens[block.index].copy()
             which = (np.arange(1, moved.shape[1] + 1) >> bit & 1).astype(bool)
-            moved[:, which] = stirred[block.index][:, which]
+            moved[:, which] = perturbed[block.index][:, which]
             changed[CUT + block.tokens_in] = restore(moved, block.tokens_layout, values[block.tokens_in].shape)
-        seen = bench.ask(names, changed)
-        for block, name in zip(asked, names, strict=True):
-            before, after = (_queries(run[name], block, values) for run in (still, seen))
+        outputs = cut_model.run(names, changed)
+        for block, name in zip(windowed, names, strict=True):
+            before, after = (_queries(run[name], block, values) for run in (unchanged, outputs))
             distance = np.abs(after - before).sum(axis=-1)
             numbers[block.index] |= (distance > STILL * distance.max()).astype(int) << bit
     found = {index: tuple(tuple(int(n) - 1 for n in row) for row in rows) for index, rows in numbers.items()}
-    proofs = [_prove(found[block.index], tokens[block.index].shape[1], block) for block in asked]
-    require(proofs)  # what follows looks tokens up in their windows
+    proofs = [_prove(found[block.index], tokens[block.index].shape[1], block) for block in windowed]
+    require(proofs)  # later proofs look tokens up in their windows
     return [replace(block, windows=found.get(block.index, ())) for block in blocks], proofs
 
 
@@ -64,7 +64,7 @@ def _queries(array: Array, block: Block, values: Mapping[str, Array]) -> Array:
 
 
 def _prove(windows: Sequence[Sequence[int]], count: int, block: Block) -> Proof:
-    """Every token is a query once and once only."""
+    """Prove that every token is a query of exactly one window."""
     numbers = np.array([n for row in windows for n in row if n >= 0])
     times = np.bincount(numbers[numbers < count], minlength=count)
     wrong = int((times != 1).sum() + (numbers >= count).sum())

@@ -1,1 +1,1 @@
-"""Numerical witnesses: dry runs, probes and what each of them proves."""
+"""Proves claims about a graph by running it: dry runs, probes and measurements."""

@@ -1,7 +1,7 @@
-"""Dry runs in which every tensor can be looked at: shapes, element types, and values that never change.
+"""Dry runs that measure the shape and element type of every tensor, and the values of constant ones.
 
-Shapes are seen, not inferred: inference fails on many real exports (shape arithmetic, custom domains), and a run at
-two batch sizes also tells which dimensions follow the batch.
+Shapes are measured, not inferred: inference fails on many real exports (shape arithmetic, custom domains), and runs
+at two batch sizes also tell which dimensions follow the batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from gradskip_onnx.errors import InputError, ModelError, UnsupportedModelError
-from gradskip_onnx.graph.read.bfloat16 import first_product, refusal
+from gradskip_onnx.graph.read.bfloat16 import first_bfloat16_node, refusal
 from gradskip_onnx.graph.read.image_input import ImageInput
 from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.types import Array, TensorFact
@@ -24,9 +24,9 @@ from .partial_model import PartialModel
 from .shape_twin import shape_twin
 
 SHAPE = "gradskip/shape/"
-NO_TENSOR = ("Sequence", "Optional", "SplitToSequence")  # their outputs have no shape to ask for
-SMALL = 4096  # elements; larger constants are left where they are
-SPECIAL_NAMES = {"float": "float32", "double": "float64"}  # ONNX Runtime's words for NumPy's
+NO_TENSOR = ("Sequence", "Optional", "SplitToSequence")  # operators whose outputs are no tensors and have no shape
+SMALL = 4096  # elements; larger constants are not folded
+SPECIAL_NAMES = {"float": "float32", "double": "float64"}  # ONNX Runtime's names that differ from NumPy's
 PLAIN_NAMES = ("float16", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DTYPES = SPECIAL_NAMES | {name: name for name in PLAIN_NAMES}
 
@@ -35,7 +35,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DryRun:
-    """One run of a model: the shapes of all its tensors, and the values of those that were asked for."""
+    """Result of one run: shapes and types of all tensors, and values of the requested ones."""
 
     model: PartialModel
     image: ImageInput
@@ -46,20 +46,20 @@ class DryRun:
 
     @property
     def facts(self) -> dict[str, TensorFact]:
-        """Ranks and element types; one run does not tell which dimensions follow the batch."""
+        """Shapes and element types; one run does not tell which dimensions follow the batch."""
         return {name: TensorFact(self.shapes[name], dtype) for name, dtype in self.dtypes.items()}
 
 
 def make_dry_run(model: PartialModel, image: ImageInput, look: Iterable[str] = ()) -> DryRun:
-    """Run a model once; finds the first image size that runs where the file leaves it open."""
+    """Run a model once on noise and keep the values of tensors in `look`; an open image size is the first that runs."""
     tensors = _tensors(model)
     dtypes = _dtypes(model, tensors)
-    wanted = [name for name in dict.fromkeys(look) if name in dtypes]
-    session = _with_shapes(model, tensors).open([*wanted, *(SHAPE + tensor for tensor in tensors)])
+    names = [name for name in dict.fromkeys(look) if name in dtypes]
+    session = _with_shapes(model, tensors).open([*names, *(SHAPE + tensor for tensor in tensors)])
     for size in image.sizes:
         images = image.probe(size, image.batch or 1)
         try:
-            shapes, values = _run(session, tensors, wanted, {image.name: images})
+            shapes, values = _run(session, tensors, names, {image.name: images})
         except InputError as failure:
             refusal = failure
         else:
@@ -72,39 +72,42 @@ def make_dry_run(model: PartialModel, image: ImageInput, look: Iterable[str] = (
 
 
 def observe(dry_run: DryRun, activations: Collection[str]) -> tuple[dict[str, TensorFact], dict[str, Array]]:
-    """Facts on every tensor (a dimension that follows the batch is None), and the values of small tensors that follow
-    neither from the image nor from the batch size: shape arithmetic, mostly."""
+    """Facts on every tensor, and the values of small constant ones.
+
+    A dimension that follows the batch is None. Constant tensors, mostly shape arithmetic, depend neither on the image
+    nor on the batch size.
+    """
     image = dry_run.image
     small = [
         name
         for name in dry_run.dtypes
         if name not in activations and prod(dry_run.shapes[name]) <= SMALL
     ]  # fmt: skip
-    runs = _thin_runs(dry_run, activations, small) or _runs(dry_run, dry_run.model, small)
+    runs = _twin_runs(dry_run, activations, small) or _runs(dry_run, dry_run.model, small)
     (single, first), (double, second) = runs[0], runs[-1]
     facts = {}
     for name, dtype in dry_run.dtypes.items():
         dims = tuple(a if a == b else None for a, b in zip(single[name], double[name], strict=True))
         facts[name] = TensorFact(dims, dtype)
     facts[image.name] = TensorFact((image.batch, *image.dims(dry_run.size)), image.dtype)
-    known = {name: first[name] for name in small if np.array_equal(first[name], second[name])}
-    return facts, known
+    constant = {name: first[name] for name in small if np.array_equal(first[name], second[name])}
+    return facts, constant
 
 
-def _thin_runs(
+def _twin_runs(
     dry_run: DryRun, activations: Collection[str], small: Sequence[str]
 ) -> list[tuple[Shapes, dict[str, Array]]] | None:
-    """The runs of the shape twin, if it has the shapes of the model itself."""
+    """`_runs` of the shape twin; None if it fails or its shapes are not those of the model."""
     twin = shape_twin(dry_run.model, dry_run.shapes, activations)
     try:
         runs = _runs(dry_run, twin, small)
-    except (InputError, ModelError):  # the model itself will say what is wrong
+    except (InputError, ModelError):  # the caller runs the model itself, which raises the real error
         return None
     return runs if runs[0][0] == dry_run.shapes else None
 
 
 def _runs(dry_run: DryRun, model: PartialModel, small: Sequence[str]) -> list[tuple[Shapes, dict[str, Array]]]:
-    """Shapes of all tensors and values of some, for one image and for two; where the batch is fixed, for one batch."""
+    """Shapes of all tensors and values of `small` ones at batch sizes 1 and 2, or at the fixed batch size."""
     image, tensors = dry_run.image, list(dry_run.shapes)
     session = _with_shapes(model, tensors).open([*small, *(SHAPE + tensor for tensor in tensors)])
     batches = [1, 2] if image.batch is None else [image.batch]
@@ -117,11 +120,11 @@ def _tensors(model: PartialModel) -> list[str]:
 
 
 def _dtypes(model: PartialModel, tensors: Sequence[str]) -> dict[str, np.dtype[Any]]:
-    """Element types, off a session that is never run: it would hold every tensor until the end of the run."""
+    """Element types, from a session with all tensors as outputs; it is never run, since it would hold all of them."""
     try:
         session = model.open(tensors)
     except ModelError:
-        if node := first_product(model):
+        if node := first_bfloat16_node(model):
             raise refusal(node.name, node.op_type) from None
         raise
     types = {entry.name: entry.type for entry in session.handle.get_outputs()}
@@ -138,6 +141,6 @@ def _with_shapes(model: PartialModel, tensors: Sequence[str]) -> PartialModel:
 def _run(
     session: Session, tensors: Sequence[str], names: Sequence[str], feeds: Mapping[str, Array]
 ) -> tuple[Shapes, dict[str, Array]]:
-    seen = session.run([*(SHAPE + name for name in tensors), *names], feeds)
-    shapes = {name: tuple(seen[SHAPE + name].tolist()) for name in tensors}
-    return shapes, {name: seen[name] for name in names}
+    outputs = session.run([*(SHAPE + name for name in tensors), *names], feeds)
+    shapes = {name: tuple(outputs[SHAPE + name].tolist()) for name in tensors}
+    return shapes, {name: outputs[name] for name in names}

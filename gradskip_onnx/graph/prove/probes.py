@@ -1,7 +1,7 @@
-"""Questions put to the model itself: move one pixel or one token and see what moves with it.
+"""Probes: change one pixel or one token of a model and measure what changes with it.
 
-The graph is cut at every block input, so that one small session answers for all blocks at once and each answer
-concerns one block alone.
+The graph is cut at every block input, so that one session probes all blocks at once and each change stays in its
+block.
 """
 
 from __future__ import annotations
@@ -19,34 +19,36 @@ from .partial_model import PartialModel
 
 CUT = "gradskip/cut/"
 DYNAMIC = "DynamicQuantizeLinear"
-STIR = 3.0  # standard deviations: large enough to be seen in half precision
-STILL = 1e-4  # a token that moves by less than this share of the others does not move: rounding
-Cell = tuple[int, int]
+PERTURBATION = 3.0  # standard deviations: large enough to be measured in half precision
+STILL = 1e-4  # a token that changes by less than this share of the largest change does not change: rounding
+Cell = tuple[int, int]  # row and column: of a pixel, or of a token in the grid
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bench:
-    """The cut model and the values it had at the cuts."""
+class CutModel:
+    """A model with inputs at its cuts, and the values these tensors have without a change."""
 
     session: Session
     feeds: Mapping[str, Array]
 
-    def ask(self, outputs: Sequence[str], changed: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs when some of the feeds are replaced."""
+    def run(self, outputs: Sequence[str], changed: Mapping[str, Array]) -> dict[str, Array]:
+        """Run the model with some of its feeds replaced."""
         return self.session.run(outputs, dict(self.feeds) | dict(changed))
 
 
-def open_bench(model: PartialModel, cuts: Sequence[str], outputs: Sequence[str], values: Mapping[str, Array]) -> Bench:
-    """A model in which the tensors named in `cuts` are fed where they are read; at first they keep their `values`."""
+def open_cut_model(
+    model: PartialModel, cuts: Sequence[str], outputs: Sequence[str], values: Mapping[str, Array]
+) -> CutModel:
+    """Open a model in which the tensors in `cuts` are inputs; unless replaced they are fed their `values`."""
     fed = {CUT + name: values[name] for name in cuts}
-    session = _held(model, values).open(outputs, {name: CUT + name for name in cuts}, fed)
-    read = {entry.name for entry in session.handle.get_inputs()}  # shape arithmetic may still read the picture
+    session = _with_fixed_scales(model, values).open(outputs, {name: CUT + name for name in cuts}, fed)
+    read = {entry.name for entry in session.handle.get_inputs()}  # shape arithmetic may still read the image
     feeds = fed | {name: values[name] for name in model.inputs}
-    return Bench(session, {name: value for name, value in feeds.items() if name in read})
+    return CutModel(session, {name: value for name, value in feeds.items() if name in read})
 
 
-def _held(model: PartialModel, values: Mapping[str, Array]) -> PartialModel:
-    """Grids found from the whole tensor keep the scale they had: moving one token would shift the rounding of all."""
+def _with_fixed_scales(model: PartialModel, values: Mapping[str, Array]) -> PartialModel:
+    """Fix dynamic quantisation to the scales in `values`; otherwise changing one token would round all others anew."""
     nodes: list[onnx.NodeProto] = []
     grids: dict[str, onnx.TensorProto] = {}
     for node in model.nodes:
@@ -60,7 +62,7 @@ def _held(model: PartialModel, values: Mapping[str, Array]) -> PartialModel:
 
 @dataclass(frozen=True, slots=True)
 class TokenGrid:
-    """Where tokens lie: their grid and the positions of those that stand for no place."""
+    """The grid of the patch tokens, and the positions of special tokens, which stand for no place in the image."""
 
     grid: Grid
     special: tuple[int, ...]
@@ -68,9 +70,10 @@ class TokenGrid:
 
 
 def find_token_grid(respond: Callable[[Sequence[Cell | None]], Array], size: Size, where: str) -> TokenGrid | None:
-    """Read the token grid off the model.
+    """Find the grid of the tokens by probes; None if they do not lie on one.
 
-    `respond` moves one cell of a picture of `size` (None: all of it) and returns how far each token moved, (P, N).
+    `respond` takes P cells of a picture of `size` (None: all of it), changes one at a time and returns how far each
+    of the N tokens moves, (P, N).
     """
     height, width = size
     everywhere, *corners = respond([None, (0, 0), (0, width - 1), (height - 1, 0), (height - 1, width - 1)])
@@ -93,22 +96,22 @@ def find_token_grid(respond: Callable[[Sequence[Cell | None]], Array], size: Siz
     proofs = (
         Proof("special tokens do not follow the picture", where, still, STILL),
         Proof("corners of the picture move the corner tokens", where, float(wrong), 0.0),
-        # overlapping patches may answer for a neighbour
+        # with overlapping patches a neighbour may move most
         Proof("tokens lie row by row", where, float(away), 1.0),
     )
     return TokenGrid(Grid(rows, columns), tuple(int(i) for i in np.flatnonzero(~moved)), proofs)
 
 
-def stir(value: Array, rng: np.random.Generator) -> Array:
-    """Another value of the same kind, far enough from the first to be told apart."""
+def perturb(value: Array, rng: np.random.Generator) -> Array:
+    """An array like `value`, changed enough to be measured: noise is added to floats, integers are inverted."""
     if value.dtype.kind in "iu":
         return (255 - value).astype(value.dtype)
     spread = float(np.std(value.astype(np.float64))) or 1.0
-    return (value + STIR * spread * rng.standard_normal(value.shape)).astype(value.dtype)
+    return (value + PERTURBATION * spread * rng.standard_normal(value.shape)).astype(value.dtype)
 
 
 def locality(base: Array, moved: Array, query: tuple[int, ...], key: tuple[int, ...]) -> float:
-    """What moved in the scores (heads, [windows,] N, M) outside a query's row and a key's column, against inside."""
+    """Change of the scores (heads, [windows,] N, M) outside the query's row and the key's column, over that inside."""
     change = np.abs(moved.astype(np.float64) - base).max(axis=0)
     column = (*key[:-1], slice(None), key[-1])
     row_moved = change[query].max()

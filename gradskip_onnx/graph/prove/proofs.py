@@ -1,4 +1,4 @@
-"""Numerical witnesses, on the values of one run, for what the patterns claim."""
+"""Measures the claims of the patterns on the values of one run."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ PRODUCT_TWINS: dict[str, Product] = {
 
 
 def rounding(dtype: np.dtype[Any]) -> float:
-    """The bound for values of this element type."""
+    """The largest relative difference that rounding explains for this element type."""
     return ROUNDING.get(dtype.name, ROUNDING["float16"])
 
 
-def difference(seen: Array, expected: Array) -> float:
+def difference(measured: Array, expected: Array) -> float:
     """Largest difference, relative to the largest value expected."""
-    if seen.shape != expected.shape:
+    if measured.shape != expected.shape:
         return float("inf")
     wide = expected.astype(np.float64)
     scale = float(np.abs(wide).max(initial=0.0)) or 1.0
-    gap = float(np.abs(seen - wide).max(initial=0.0)) / scale
+    gap = float(np.abs(measured - wide).max(initial=0.0)) / scale
     return gap if np.isfinite(gap) else float("inf")
 
 
 def prove_attention(match: Attention, product: Any, values: Mapping[str, Array]) -> list[Proof]:
-    """Rows are distributions, and it is they that mix the values."""
+    """Prove that rows of the attention sum to 1 and that the context is attention times values."""
     attention, operand, value = values[match.attention], values[match.operand], values[match.value]
     bound = rounding(attention.dtype)
     pair = (operand, value) if match.attention_first else (value, operand)
@@ -58,12 +58,12 @@ def prove_attention(match: Attention, product: Any, values: Mapping[str, Array])
 
 
 def _same_entries(one: Array, other: Array) -> float:
-    """Whether two tensors hold the same numbers in whatever order."""
+    """`difference` of the sorted entries: near 0 if two tensors hold the same numbers in any order."""
     return difference(np.sort(one, axis=None), np.sort(other, axis=None)) if one.size == other.size else float("inf")
 
 
 def prove_stream(adds: Sequence[Residual], values: Mapping[str, Array]) -> list[Proof]:
-    """Each add keeps the stream: what leaves, minus the branch, is what came in."""
+    """Prove for each residual add that output minus branch is the input."""
     return [
         Proof(
             "output minus branch is the residual input",
@@ -76,7 +76,7 @@ def prove_stream(adds: Sequence[Residual], values: Mapping[str, Array]) -> list[
 
 
 def require(proofs: Sequence[Proof]) -> tuple[Proof, ...]:
-    """All of them, or a refusal that names the first claim that does not hold."""
+    """Return the proofs; raise UnsupportedModelError for the first that does not hold."""
     for proof in proofs:
         if not proof.holds:
             raise UnsupportedModelError(

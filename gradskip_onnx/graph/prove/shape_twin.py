@@ -1,7 +1,7 @@
-"""A model of the same shapes that computes next to nothing: every product sums over one element.
+"""A cheap model with the same tensor shapes: every product sums over a single element.
 
-Its values are worth nothing, the shapes of its tensors are those of the model: a product has the same shape however
-long the axis is that it sums over. Whoever uses it compares its shapes with those of a run of the model itself.
+The shape of a product does not depend on the length of the summed axis. Values are meaningless; callers compare the
+shapes with those of a run of the model itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ THIN = "gradskip/thin/"
 STANDARD = ("", "ai.onnx")
 NUMBERS = {f"{THIN}{number}": np.array([number], np.int64) for number in range(8)}  # starts, ends and axes of slices
 
-# By operator: along which axes its two operands are summed over, from the ranks of both and the attributes.
+# Operator -> the summed axis of each of its two operands, from their ranks and the attributes; None: leave it.
 Axes = Callable[[int, int, Mapping[str, Any]], tuple[int, int] | None]
 SUMMED: dict[str, Axes] = {
     "MatMul": lambda a, b, _: (a - 1, max(b - 2, 0)),
@@ -31,7 +31,7 @@ SUMMED: dict[str, Axes] = {
 def shape_twin(
     whole: PartialModel, shapes: Mapping[str, tuple[int, ...]], activations: Collection[str]
 ) -> PartialModel:
-    """A model whose products sum over one element; what follows from no activation is computed as before."""
+    """The twin of `whole`: products of activations sum over one element, all other nodes stay."""
     nodes: list[onnx.NodeProto] = []
     stored = dict(whole.stored) | {name: onnx.numpy_helper.from_array(v, name) for name, v in NUMBERS.items()}
     ranks = {name: len(tensor.dims) for name, tensor in whole.stored.items()}
@@ -39,10 +39,10 @@ def shape_twin(
     for node in whole.nodes:
         axes = _axes(node, ranks) if node.output[0] in activations else None
         if axes is not None:
-            given, node = node, onnx.NodeProto()
-            node.CopyFrom(given)
+            original, node = node, onnx.NodeProto()
+            node.CopyFrom(original)
             for place, axis in enumerate(axes):
-                name, short = given.input[place], f"{THIN}{given.output[0]}/{place}"
+                name, short = original.input[place], f"{THIN}{original.output[0]}/{place}"
                 node.input[place] = short
                 if name in whole.weights:
                     stored[short] = _narrow(whole.stored[name], short, axis)
@@ -61,7 +61,7 @@ def _axes(node: onnx.NodeProto, ranks: Mapping[str, int]) -> tuple[int, int] | N
 
 
 def _narrow(weight: onnx.TensorProto, name: str, axis: int) -> onnx.TensorProto:
-    """A weight of which nothing but the shape matters."""
+    """Zeros in the shape of `weight`, with size 1 along `axis`."""
     dims = [1 if place == axis else size for place, size in enumerate(weight.dims)]
     kind = onnx.helper.tensor_dtype_to_np_dtype(weight.data_type)
     return onnx.numpy_helper.from_array(np.zeros(dims, kind), name)

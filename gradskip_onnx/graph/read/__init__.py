@@ -1,1 +1,1 @@
-"""From the bytes of a file to a plain forward graph."""
+"""Turns the bytes of a file into a plain forward graph."""

@@ -1,4 +1,4 @@
-"""A graph as a model that holds its weights; each is copied once, where graphsurgeon's own export copies twice."""
+"""Writes a graph as a model with its weights; copies each weight once, where graphsurgeon's own export copies twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradskip_onnx.surgeon.private_names import (
 
 
 def assemble(graph: gs.Graph) -> onnx.ModelProto:
-    """A sorted graph, written down; of the tensors between the nodes nothing is said."""
+    """Write a sorted graph as a model; types and shapes of inner tensors are left out."""
     model = frame(graph)
     model.producer_name, model.producer_version = graph.producer_name or "", graph.producer_version or ""
     written = model.graph
@@ -34,14 +34,14 @@ def assemble(graph: gs.Graph) -> onnx.ModelProto:
 
 
 def frame(graph: gs.Graph) -> onnx.ModelProto:
-    """The versions of a model, and no graph."""
+    """A model with the IR version and the opsets of `graph`, and no graph."""
     model = onnx.ModelProto(ir_version=graph.ir_version or onnx.IR_VERSION)
     model.opset_import.extend(opset_imports(graph))
     return model
 
 
 def stored(tensor: gs.Constant) -> onnx.TensorProto:
-    """A dense constant under its own name; one that was only renamed still holds the tensor of the file."""
+    """A dense constant as a tensor under its present name; the tensor of the file may have an older one."""
     proto = unread_proto(tensor)
     if proto is None or proto.name == tensor.name:
         return tensor_proto(tensor)

@@ -1,4 +1,4 @@
-"""Files that compute in bfloat16: ONNX Runtime's CPU has no kernels for it; those that only store weights in it run."""
+"""Refuses models that compute in bfloat16, which has no CPU kernels in ONNX Runtime; weights stored in it are fine."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ ADVICE = "convert the file to float32 or float16, or keep only its weights in bf
 
 
 def refusal(where: str, op: str) -> UnsupportedModelError:
-    """The refusal that names what computes in bfloat16."""
+    """The error for a node that computes in bfloat16."""
     return UnsupportedModelError(
         "no-kernel",
         f"node {where!r} ({op}) computes in bfloat16, which ONNX Runtime's CPU cannot; {ADVICE}",
     )
 
 
-def first_product(model: PartialModel) -> onnx.NodeProto | None:
-    """The first node that computes with bfloat16 numbers; casts from and to it, and what moves them, do not."""
+def first_bfloat16_node(model: PartialModel) -> onnx.NodeProto | None:
+    """The first node with bfloat16 arithmetic, or None; casts and nodes that only move values do not count."""
     narrow = {name for name, tensor in model.stored.items() if tensor.data_type == BFLOAT16}
     narrow |= {name for name, info in model.inputs.items() if info.type.tensor_type.elem_type == BFLOAT16}
     for node in model.nodes:

@@ -20,7 +20,7 @@ from gradskip_onnx.types import Array
 
 
 def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, folder: Path | None = None) -> gs.Graph:
-    """A private graph of `model`, reduced to what its outputs (or the ones named) follow from."""
+    """Import `model` as a new graph, reduced to what its outputs (or the ones named) depend on."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     try:
@@ -83,14 +83,14 @@ def share_copies(graph: gs.Graph) -> gs.Graph:
     return graph.cleanup().toposort()
 
 
-def fold(graph: gs.Graph, known: Mapping[str, Array]) -> gs.Graph:
-    """Replace tensors whose value is known by that value and drop what computed them."""
+def fold(graph: gs.Graph, values: Mapping[str, Array]) -> gs.Graph:
+    """Replace the tensors in `values` by constants and drop the nodes that computed them."""
     outputs = {tensor.name for tensor in graph.outputs}
     for node in graph.nodes:
         names = [tensor.name for tensor in node.outputs]
-        if names and all(name in known and name not in outputs for name in names):
+        if names and all(name in values and name not in outputs for name in names):
             tensors = list(node.outputs)
             node.outputs.clear()
             for tensor in tensors:
-                tensor.to_constant(known[tensor.name])
+                tensor.to_constant(values[tensor.name])
     return graph.cleanup().toposort()

@@ -1,4 +1,4 @@
-"""Which input of the graph takes the picture, in which layout and size."""
+"""Finds the graph input that takes the picture, its layout and its size."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class ImageInput:
 
 
 def find_image_input(graph: gs.Graph, size: Size | None = None) -> ImageInput:
-    """The one input that can carry a picture; `size` decides where the file leaves height and width open."""
+    """The one input that can take a picture; `size` is used where the file leaves height or width open."""
     listing = ", ".join(f"{t.name}: {t.dtype} {t.shape}" for t in graph.inputs)
-    square = [t for t in graph.inputs if t.shape is not None and len(t.shape) == 4]
-    for tensor in square:
+    rank_4 = [t for t in graph.inputs if t.shape is not None and len(t.shape) == 4]
+    for tensor in rank_4:
         if tensor.dtype == BFLOAT16 and tensor.outputs:
             raise refusal(tensor.outputs[0].name, tensor.outputs[0].op)
-    images = [t for t in square if not isinstance(t.dtype, int) and np.dtype(t.dtype).kind in "fu"]  # NumPy's own types
+    images = [t for t in rank_4 if not isinstance(t.dtype, int) and np.dtype(t.dtype).kind in "fu"]  # NumPy's own types
     if not images:
         raise UnsupportedModelError(
             "no-image-input",
@@ -61,8 +61,9 @@ def find_image_input(graph: gs.Graph, size: Size | None = None) -> ImageInput:
         )
     tensor = images[0]
     batch, *rest = [int(d) if isinstance(d, int | np.integer) and d > 0 else None for d in tensor.shape]
-    last = rest[0] not in CHANNELS and rest[2] in CHANNELS
-    channels, height, width = (rest[2], rest[0], rest[1]) if last else (rest[0], rest[1], rest[2])
-    wanted = [size] if size else [(side, side) for side in USUAL_SIDES]
-    sizes = tuple(dict.fromkeys((height or h, width or w) for h, w in wanted))
-    return ImageInput(tensor.name, "bhwc" if last else "bchw", channels or 3, sizes, batch, np.dtype(tensor.dtype))
+    channels_last = rest[0] not in CHANNELS and rest[2] in CHANNELS
+    channels, height, width = (rest[2], rest[0], rest[1]) if channels_last else (rest[0], rest[1], rest[2])
+    candidates = [size] if size else [(side, side) for side in USUAL_SIDES]
+    sizes = tuple(dict.fromkeys((height or h, width or w) for h, w in candidates))
+    layout: ImageLayout = "bhwc" if channels_last else "bchw"
+    return ImageInput(tensor.name, layout, channels or 3, sizes, batch, np.dtype(tensor.dtype))

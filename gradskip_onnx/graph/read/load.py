@@ -1,4 +1,4 @@
-"""From a file or bytes to a `Source`; weights stay in their files and are hashed there, only small ones are loaded."""
+"""Loads a file or bytes as a `Source`; large weights stay in their files, only small ones are read."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gradskip_onnx.types import Source
 from .upgrade import too_old, upgrade
 from .weightless_parse import skeleton
 
-SMALL = 4096  # elements: shapes, axes and scales, which shape inference must be able to read
+SMALL = 4096  # elements; shapes, axes and scales are small, and shape inference must be able to read them
 
 
 def load(model: str | os.PathLike[str] | bytes | ModelFile) -> Source:
-    """Read a model; weights stay where they are."""
+    """Parse a model and hash it; an old opset is converted, large weights stay in their files."""
     file = model if isinstance(model, ModelFile) else open_model_file(model)
     name, folder = file.name, file.folder
     proto = _parse(file, light=True)
     others = tuple(path for path in _external_files(proto, folder, name) if path != file.path)
     _fetch_small(proto, folder)
     newer = None
-    if too_old(proto):  # what converts it must see the weights
+    if too_old(proto):  # the converter needs the weights
         proto = _parse(file, light=False)
         newer = upgrade(proto, name)
     given = None if newer is None else proto
@@ -46,7 +46,7 @@ def _opsets(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def _parse(file: ModelFile, *, light: bool) -> onnx.ModelProto:
-    """The model; a light one does not hold its large weights but says where they lie, if they have a file."""
+    """Parse the model; with `light`, large weights of a file become references to their place in it."""
     proto, name = onnx.ModelProto(), file.name
     thin = skeleton(file.data, file.path.name) if light and file.path else None
     data = file.data.tobytes() if thin is None else thin
@@ -72,7 +72,7 @@ def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 
 def _external_files(proto: onnx.ModelProto, folder: Path | None, name: str) -> list[Path]:
-    """The weight files beside the model; a location outside its folder is refused, the file is untrusted."""
+    """The weight files beside the model; a location outside its folder is refused, since the file is untrusted."""
     locations: dict[str, str] = {}
     for tensor in tensors_of(proto.graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -95,7 +95,7 @@ def _external_files(proto: onnx.ModelProto, folder: Path | None, name: str) -> l
 
 
 def _fetch_small(proto: onnx.ModelProto, folder: Path | None) -> None:
-    """Bring small external tensors into the model; some tools move even shapes out, where nothing can read them."""
+    """Load small external tensors into the model: some tools move even shapes out, and shape inference needs them."""
     for tensor in tensors_of(proto.graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL and prod(tensor.dims) <= SMALL:
             load_external_data_for_tensor(tensor, str(folder))

@@ -1,4 +1,4 @@
-"""Files older than the oldest opset the rules speak are converted first, and the conversion is proven on a probe."""
+"""Converts files of an opset older than the rules support, and proves the conversion on a probe image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def too_old(model: onnx.ModelProto) -> bool:
 
 
 def upgrade(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """An older model at the oldest opset that is spoken."""
+    """Convert a model to the oldest supported opset."""
     version = _version(model)
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
         raise _too_old(name, version, "its weights are in a separate file")
@@ -44,11 +44,13 @@ def _too_old(name: str, version: int, reason: str) -> UnsupportedModelError:
 
 
 def prove_upgrade(source: Source, image: ImageInput, size: tuple[int, int]) -> list[Proof]:
-    """The converted file against the one that was given."""
-    if source.given is None:
+    """Compare the outputs of the converted model with those of the file on disk, on a probe image."""
+    if source.before_upgrade is None:
         return []
     feeds = {image.name: image.probe(size, image.batch or 1)}
-    names = [output.name for output in source.given.graph.output]
-    before, after = (open_session(m, source.folder, "cpu").run(names, feeds) for m in (source.given, source.model))
+    names = [output.name for output in source.before_upgrade.graph.output]
+    before, after = (
+        open_session(m, source.folder, "cpu").run(names, feeds) for m in (source.before_upgrade, source.model)
+    )
     claim = "a converted file gives what the given one gave"
     return [Proof(claim, name, difference(after[name], before[name]), rounding(before[name].dtype)) for name in names]

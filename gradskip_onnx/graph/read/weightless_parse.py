@@ -1,7 +1,7 @@
-"""A model file without its large weights: each is said to lie in the file itself, at the place where it does.
+"""Rewrites a model file without its large weights; each becomes an external reference to its bytes in that file.
 
 Parsing a file copies every weight in it. The wire format of protocol buffers says how long each field is, so weights
-can be stepped over: a field starts with its number and kind, and one of kind 2 goes on with its length.
+can be skipped: a field starts with its number and kind, and one of kind 2 continues with its length.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST = 10  # bytes of a varint
 
 
 class Field(NamedTuple):
-    """One field of a message: the whole of it from `start` to `stop`, what it holds from `value`."""
+    """One field of a message: bytes start:stop, of which value:stop are its content."""
 
     number: int
     kind: int
@@ -33,11 +33,14 @@ class Field(NamedTuple):
 
 
 class MalformedError(ValueError):
-    """Not the wire format; the parser of protobuf will say it better."""
+    """Not the wire format; the file is then parsed in full, and protobuf reports the error."""
 
 
 def skeleton(data: Array, location: str) -> bytes | None:
-    """The model in `data`, (size,) uint8, as bytes to parse; None where no weight is large enough to be left out."""
+    """The model in `data`, (size,) uint8, without large weights, as bytes to parse; None if it has none.
+
+    `location` is the name of the file, as the references state it.
+    """
     try:
         fields = list(_fields(data, 0, len(data)))
         graphs = [field for field in fields if (field.number, field.kind) == (MODEL_GRAPH, BYTES)]
@@ -49,20 +52,22 @@ def skeleton(data: Array, location: str) -> bytes | None:
     if graph is None:
         return None
     rest = b"".join(data[field.start : field.stop].tobytes() for field in fields if field is not graphs[0])
-    return rest + _written(MODEL_GRAPH, graph)
+    return rest + _bytes_field(MODEL_GRAPH, graph)
 
 
 def _without_weights(data: Array, graph: Field, location: str) -> bytes | None:
-    parts, found = [], False
+    parts, changed = [], False
     for field in _fields(data, graph.value, graph.stop):
         light = _light(data, field, location) if (field.number, field.kind) == (GRAPH_INITIALIZER, BYTES) else None
-        parts.append(data[field.start : field.stop].tobytes() if light is None else _written(GRAPH_INITIALIZER, light))
-        found |= light is not None
-    return b"".join(parts) if found else None
+        parts.append(
+            data[field.start : field.stop].tobytes() if light is None else _bytes_field(GRAPH_INITIALIZER, light)
+        )
+        changed |= light is not None
+    return b"".join(parts) if changed else None
 
 
 def _light(data: Array, tensor: Field, location: str) -> bytes | None:
-    """A stored tensor that points at its bytes; None if it is small, or not what it should be."""
+    """A tensor that refers to its raw data in the file; None if it is small, or not plain raw data."""
     if tensor.stop - tensor.value <= LARGE:
         return None
     fields = list(_fields(data, tensor.value, tensor.stop))
@@ -106,7 +111,7 @@ def _fields(data: Array, at: int, stop: int) -> Iterator[Field]:
 
 
 def _varint(data: Array, at: int, stop: int) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first, and where the next byte is."""
+    """The number at `at`, stored in groups of seven bits, lowest first, and the position after it."""
     number = 0
     for place, byte in enumerate(data[at : min(at + LONGEST, stop)].tobytes()):
         number |= (byte & 127) << (7 * place)
@@ -115,8 +120,8 @@ def _varint(data: Array, at: int, stop: int) -> tuple[int, int]:
     raise MalformedError
 
 
-def _written(number: int, value: bytes) -> bytes:
-    """A field of bytes."""
+def _bytes_field(number: int, value: bytes) -> bytes:
+    """A field of kind 2: tag, length and content."""
     head, length = bytearray([number << 3 | BYTES]), len(value)
     while length > 127:
         head.append(length & 127 | 128)

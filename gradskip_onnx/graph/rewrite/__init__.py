@@ -1,1 +1,1 @@
-"""Equal graphs in other words: fused operators written out, arithmetic that nobody reads left out."""
+"""Rewrites of a graph that keep its results: fused operators are written out, unread rows are not computed."""

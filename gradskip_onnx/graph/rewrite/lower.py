@@ -1,4 +1,4 @@
-"""Rewrites fused operators by the table and keeps the originals as witnesses, so that each rewrite can be proven."""
+"""Rewrites fused operators by the table of lowerings, and proves each rewrite against the original node."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .write import Write
 STANDARD = ("", "ai.onnx")
 WITNESS = "gradskip/witness/"
 HARDWARE = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
-GRID_STEPS = 1.01  # integer kernels and float ones may round to neighbouring steps of the output's grid
+GRID_STEPS = 1.01  # integer and float kernels may round to neighbouring steps of the output's grid
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
-    """A graph of plain operators, and the tensors that were made by other operators before."""
+    """A graph of plain operators, and the fused nodes that they replace."""
 
     graph: gs.Graph
-    witnesses: Mapping[str, gs.Node]  # tensor -> the fused node that made it
+    witnesses: Mapping[str, gs.Node]  # tensor -> the fused node that computed it before
 
 
 def needs_lowering(graph: gs.Graph) -> bool:
@@ -39,7 +39,7 @@ def needs_lowering(graph: gs.Graph) -> bool:
 
 
 def refuse_hardware(graph: gs.Graph) -> None:
-    """Files that were optimised for one machine hold operators no other machine has."""
+    """Refuse a file that ONNX Runtime optimised for one machine: it holds operators that other machines lack."""
     for node in graph.nodes:
         if node.domain in HARDWARE:
             raise UnsupportedModelError(
@@ -55,11 +55,11 @@ def lower(graph: gs.Graph, facts: Mapping[str, TensorFact], opset: int) -> Lower
     nodes = NodeWriter(graph, opset)
     witnesses: dict[str, gs.Node] = {}
     for node in [node for node in graph.nodes if _key(node) in LOWERINGS]:
-        made = LOWERINGS[_key(node)](Write(nodes.under(f"{PREFIX}{node.name}/"), facts), node)
+        outputs = LOWERINGS[_key(node)](Write(nodes.under(f"{PREFIX}{node.name}/"), facts), node)
         targets = list(node.outputs)
         node.outputs.clear()
         for position, tensor in enumerate(targets):
-            new = made[position] if position < len(made) else None
+            new = outputs[position] if position < len(outputs) else None
             if new is None:
                 if tensor.name and tensor.outputs:
                     raise UnsupportedModelError(
@@ -81,7 +81,7 @@ def _key(node: gs.Node) -> tuple[str, str]:
 
 
 def prove_lowering(original: PartialModel, lowered: Lowered, image: ImageInput, size: tuple[int, int]) -> list[Proof]:
-    """Each fused node against what replaced it, both on the inputs the rewritten graph gives them."""
+    """Compare each fused node with its replacement; both read the inputs of the rewritten graph."""
     if not lowered.witnesses:
         return []
     plain = partial_model(lowered.graph, original.folder, original.weights)
@@ -102,8 +102,8 @@ def prove_lowering(original: PartialModel, lowered: Lowered, image: ImageInput, 
         weights={**original.weights, **plain.weights},
     )
     names = [name for pair in pairs.items() for name in pair]
-    seen = both.open(names).run(names, {image.name: image.probe(size, image.batch or 1)})
-    return [_compare(name, seen[name], seen[other]) for name, other in pairs.items()]
+    values = both.open(names).run(names, {image.name: image.probe(size, image.batch or 1)})
+    return [_compare(name, values[name], values[other]) for name, other in pairs.items()]
 
 
 def _compare(name: str, plain: Array, fused: Array) -> Proof:

@@ -14,7 +14,7 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
 
-from .write import Write, given
+from .write import Write, optional_input
 
 MICROSOFT = "com.microsoft"
 Outputs = Sequence[gs.Tensor | None]
@@ -33,7 +33,7 @@ def lowering(*ops: str, domain: str = MICROSOFT) -> Callable[[Row], Row]:
 
 
 def refuse_unless(good: bool, node: gs.Node, what: str) -> None:
-    """A form of a fused operator that no row covers."""
+    """Raise UnsupportedModelError for a form of a fused operator that its row does not cover."""
     if not good:
         raise UnsupportedModelError(
             "fused-form", f"{node.op} at node {node.name!r} uses {what}, which is not supported"
@@ -58,12 +58,12 @@ def tanh_gelu(w: Write, x: gs.Tensor) -> gs.Tensor:
 
 @lowering("Gelu", "BiasGelu")
 def gelu(w: Write, n: gs.Node) -> Outputs:
-    return (erf_gelu(w, w.add_if(n.inputs[0], given(n, 1))),)
+    return (erf_gelu(w, w.add_if(n.inputs[0], optional_input(n, 1))),)
 
 
 @lowering("FastGelu")
 def fast_gelu(w: Write, n: gs.Node) -> Outputs:
-    return (tanh_gelu(w, w.add_if(n.inputs[0], given(n, 1))),)
+    return (tanh_gelu(w, w.add_if(n.inputs[0], optional_input(n, 1))),)
 
 
 @lowering("QuickGelu")
@@ -76,8 +76,8 @@ def quick_gelu(w: Write, n: gs.Node) -> Outputs:
 ACTIVATIONS = frozenset({"Relu", "Tanh", "Sigmoid", "LeakyRelu", "HardSigmoid", "Clip", "Elu", "Softplus"})
 
 
-def activated(w: Write, n: gs.Node, x: gs.Tensor, params: Mapping[str, Any]) -> gs.Tensor:
-    """The activation a fused node ends in."""
+def activate(w: Write, n: gs.Node, x: gs.Tensor, params: Mapping[str, Any]) -> gs.Tensor:
+    """Apply the activation that a fused node ends with, if any."""
     kind = n.attrs.get("activation") or ""
     if not kind:
         return x
@@ -109,7 +109,7 @@ def fused_gemm(w: Write, n: gs.Node) -> Outputs:
     keep = {key: n.attrs[key] for key in ("alpha", "beta", "transA", "transB") if key in n.attrs}
     names = {"activation_alpha": "alpha", "activation_beta": "beta"}
     params = {new: n.attrs[old] for old, new in names.items() if old in n.attrs}
-    return (activated(w, n, w.op("Gemm", *n.inputs, **keep), params),)
+    return (activate(w, n, w.op("Gemm", *n.inputs, **keep), params),)
 
 
 CONV_ATTRS = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
@@ -118,19 +118,19 @@ CONV_ATTRS = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides
 @lowering("FusedConv")
 def fused_conv(w: Write, n: gs.Node) -> Outputs:
     """act(conv(X) + Z)."""
-    bias, extra = given(n, 2), given(n, 3)
+    bias, extra = optional_input(n, 2), optional_input(n, 3)
     inputs = [*n.inputs[:2], *([bias] if bias is not None else [])]
     y = w.op("Conv", *inputs, **{key: n.attrs[key] for key in CONV_ATTRS if key in n.attrs})
     values = list(n.attrs.get("activation_params") or ())
     names = {"Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta")}.get(n.attrs.get("activation"), ("alpha",))
-    return (activated(w, n, w.add_if(y, extra), dict(zip(names, values, strict=False))),)
+    return (activate(w, n, w.add_if(y, extra), dict(zip(names, values, strict=False))),)
 
 
 # --- normalisation ---------------------------------------------------------------------------------------------------
 
 
 def residual_sum(w: Write, one: gs.Tensor, other: gs.Tensor, bias: gs.Tensor | None) -> gs.Tensor:
-    """one + other + bias; the bias is that of the branch, so that the sum itself is the residual add."""
+    """one + other + bias; the bias is added to the branch first, so that the last addition is the residual add."""
     branch, stream = (one, other) if w.follows(one, other) else (other, one)
     return w.op("Add", w.add_if(branch, bias), stream)
 
@@ -138,8 +138,8 @@ def residual_sum(w: Write, one: gs.Tensor, other: gs.Tensor, bias: gs.Tensor | N
 @lowering("SkipLayerNormalization")
 def skip_layer_norm(w: Write, n: gs.Node) -> Outputs:
     """LayerNorm(input + skip + bias); the sum is the fourth output."""
-    total = residual_sum(w, n.inputs[0], n.inputs[1], given(n, 4))
-    gain, shift = n.inputs[2], given(n, 3)
+    total = residual_sum(w, n.inputs[0], n.inputs[1], optional_input(n, 4))
+    gain, shift = n.inputs[2], optional_input(n, 3)
     inputs = [total, gain, *([shift] if shift is not None else [])]
     normed = w.op("LayerNormalization", *inputs, axis=-1, epsilon=float(n.attrs.get("epsilon", 1e-12)))
     return normed, None, None, total
@@ -153,7 +153,7 @@ def rms_norm(w: Write, x: gs.Tensor, gain: gs.Tensor, epsilon: float) -> gs.Tens
 
 @lowering("SkipSimplifiedLayerNormalization")
 def skip_rms_norm(w: Write, n: gs.Node) -> Outputs:
-    total = residual_sum(w, n.inputs[0], n.inputs[1], given(n, 3))
+    total = residual_sum(w, n.inputs[0], n.inputs[1], optional_input(n, 3))
     return rms_norm(w, total, n.inputs[2], float(n.attrs.get("epsilon", 1e-12))), None, None, total
 
 
@@ -189,7 +189,7 @@ def attend(
 
 
 def _scale(n: gs.Node) -> float | None:
-    """The scale a node states; 0 or none is 1/√d."""
+    """The scale attribute; None, for 1/√d, if it is 0 or missing."""
     value = float(n.attrs.get("scale") or 0.0)
     return value or None
 
@@ -197,40 +197,40 @@ def _scale(n: gs.Node) -> float | None:
 @lowering("Attention")
 def packed_attention(w: Write, n: gs.Node) -> Outputs:
     """Projection of Q, K and V in one product, then attention."""
-    refuse_unless(all(given(n, i) is None for i in (3, 4, 6)), n, "a mask index or a cache")
+    refuse_unless(all(optional_input(n, i) is None for i in (3, 4, 6)), n, "a mask index or a cache")
     heads = int(n.attrs["num_heads"])
-    packed = w.add_if(w.op("MatMul", *n.inputs[:2]), given(n, 2))
+    packed = w.add_if(w.op("MatMul", *n.inputs[:2]), optional_input(n, 2))
     sizes = n.attrs.get("qkv_hidden_sizes") or [n.inputs[1].shape[1] // 3] * 3
     parts = w.ops("Split", 3, packed, w.ints(*sizes), axis=-1)
     q, k, v = (w.split_heads(part, heads) for part in parts)
     causal = bool(n.attrs.get("unidirectional"))
-    return (w.join_heads(attend(w, q, k, v, scale=_scale(n), bias=given(n, 5), causal=causal, node=n)),)
+    return (w.join_heads(attend(w, q, k, v, scale=_scale(n), bias=optional_input(n, 5), causal=causal, node=n)),)
 
 
 @lowering("MultiHeadAttention")
 def multi_head_attention(w: Write, n: gs.Node) -> Outputs:
     """Attention on projected (B, S, heads * d) tensors."""
-    refuse_unless(all(given(n, i) is None for i in (4, 6, 7, 8, 9)), n, "a padding mask or a cache")
-    key, value = given(n, 1), given(n, 2)
+    refuse_unless(all(optional_input(n, i) is None for i in (4, 6, 7, 8, 9)), n, "a padding mask or a cache")
+    key, value = optional_input(n, 1), optional_input(n, 2)
     refuse_unless(
         key is not None and value is not None and w.rank(n.inputs[0]) == 3, n, "packed queries, keys and values"
     )
     heads = int(n.attrs["num_heads"])
     parts = [n.inputs[0], key, value]
-    bias = given(n, 3)
+    bias = optional_input(n, 3)
     if bias is not None:
         width = bias.shape[0] // 3
         pieces = w.ops("Split", 3, bias, w.ints(width, width, bias.shape[0] - 2 * width), axis=0)
         parts = [w.op("Add", part, piece) for part, piece in zip(parts, pieces, strict=True)]
     ready = [w.split_heads(p, heads) if i == 0 or w.rank(n.inputs[i]) == 3 else p for i, p in enumerate(parts)]
     causal = bool(n.attrs.get("unidirectional"))
-    return (w.join_heads(attend(w, *ready, scale=_scale(n), bias=given(n, 5), causal=causal, node=n)),)
+    return (w.join_heads(attend(w, *ready, scale=_scale(n), bias=optional_input(n, 5), causal=causal, node=n)),)
 
 
 @lowering("Attention", domain="")
 def native_attention(w: Write, n: gs.Node) -> Outputs:
     """Attention of opset 23 and later, on (B, heads, S, d) or (B, S, heads * d) tensors."""
-    refuse_unless(all(given(n, i) is None for i in (4, 5, 6)), n, "a cache or padded keys")
+    refuse_unless(all(optional_input(n, i) is None for i in (4, 5, 6)), n, "a cache or padded keys")
     refuse_unless(not n.attrs.get("softcap"), n, "a soft cap")
     flat = w.rank(n.inputs[0]) == 3
     q, k, v = n.inputs[:3]
@@ -238,7 +238,7 @@ def native_attention(w: Write, n: gs.Node) -> Outputs:
     refuse_unless(not flat or groups[0] == groups[1], n, "grouped queries")
     if flat:
         q, k, v = (w.split_heads(x, heads) for x, heads in zip((q, k, v), groups, strict=True))
-    mask = given(n, 3)
+    mask = optional_input(n, 3)
     if mask is not None and np.dtype(w.dtype(mask)).kind == "b":
         kind = np.dtype(w.dtype(n.inputs[0]))
         mask = w.op("Where", mask, w.const(0.0, kind), w.const(np.finfo(kind).min / 2, kind), gives=kind)

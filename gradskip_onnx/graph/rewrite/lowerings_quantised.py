@@ -1,7 +1,7 @@
 """The table, continued: quantised operators -> dequantise, compute in float, quantise again.
 
-What ONNX Runtime computes with integers is the same up to one step of the output's scale; quantise and dequantise
-stay in the graph, so values keep their grid, and the backward pass takes both straight through.
+ONNX Runtime's integer kernels give the same result up to one step of the output's scale. Quantise and dequantise stay
+in the graph, so values keep their grid, and the backward pass takes both straight through.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from .lowerings import Outputs, attend, lowering, refuse_unless
-from .write import Write, given
+from .write import Write, optional_input
 
 
-def real(w: Write, n: gs.Node, first: int, **attrs: Any) -> gs.Tensor:
-    """The real numbers behind the quantised input whose values, scale and zero point start at `first`."""
-    zero = given(n, first + 2)
+def dequantise(w: Write, n: gs.Node, first: int, **attrs: Any) -> gs.Tensor:
+    """Dequantise the input whose values, scale and zero point are the inputs from `first` on."""
+    zero = optional_input(n, first + 2)
     parts = [n.inputs[first], n.inputs[first + 1], *([zero] if zero is not None else [])]
     scale = n.inputs[first + 1]
     if not attrs and len(scale.shape or ()) == 1 and (scale.shape or (1,))[0] > 1:
@@ -25,64 +25,64 @@ def real(w: Write, n: gs.Node, first: int, **attrs: Any) -> gs.Tensor:
     return w.op("DequantizeLinear", *parts, gives=np.float32, **attrs)
 
 
-def quantised(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
-    """`y` on the grid whose scale and zero point start at input `first`."""
-    zero = given(n, first + 1)
+def quantise(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
+    """Quantise `y` to the grid whose scale and zero point are the inputs from `first` on."""
+    zero = optional_input(n, first + 1)
     kind = w.dtype(zero) if zero is not None else np.uint8
     return w.op("QuantizeLinear", y, n.inputs[first], *([zero] if zero is not None else []), gives=kind)
 
 
-def kept(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
-    """`y` on its grid with the integers of the fused operator: `y` carries the gradient, the operator the integers.
+def quantise_as_kernel(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
+    """Quantise `y` to the very integers that the fused operator gives; the gradient goes through `y` alone.
 
-    Kernels in fixed point, or with sums in another order, take the other side of a tie now and then (sums of operands
-    on like grids: one in twenty), and what follows moves with it. A difference of one step is its own sign, through
-    which no gradient passes.
+    Kernels in fixed point, or with sums in another order, sometimes round a tie the other way (for sums of operands on
+    similar grids one in twenty), which would shift all later values. The two differ by one step at most, so the sign
+    of the difference corrects it, and no gradient passes through a sign.
     """
-    near = quantised(w, n, y, first)
-    own = w.op(n.op, *n.inputs, gives=w.dtype(near), domain=n.domain, **n.attrs)
-    apart = w.op("Sign", w.op("Sub", w.cast(own, np.float32), w.cast(near, np.float32)))
-    grid = [tensor for tensor in (n.inputs[first], given(n, first + 1)) if tensor is not None]
-    there = w.op("DequantizeLinear", near, *grid, gives=np.float32)
-    return quantised(w, n, w.op("Add", there, w.op("Mul", apart, n.inputs[first])), first)
+    near = quantise(w, n, y, first)
+    exact = w.op(n.op, *n.inputs, gives=w.dtype(near), domain=n.domain, **n.attrs)
+    steps = w.op("Sign", w.op("Sub", w.cast(exact, np.float32), w.cast(near, np.float32)))
+    grid = [tensor for tensor in (n.inputs[first], optional_input(n, first + 1)) if tensor is not None]
+    value = w.op("DequantizeLinear", near, *grid, gives=np.float32)
+    return quantise(w, n, w.op("Add", value, w.op("Mul", steps, n.inputs[first])), first)
 
 
 @lowering("QLinearMatMul", domain="")
 def qlinear_matmul(w: Write, n: gs.Node) -> Outputs:
-    return (kept(w, n, w.op("MatMul", real(w, n, 0), real(w, n, 3)), 6),)
+    return (quantise_as_kernel(w, n, w.op("MatMul", dequantise(w, n, 0), dequantise(w, n, 3)), 6),)
 
 
 @lowering("QLinearConv", domain="")
 def qlinear_conv(w: Write, n: gs.Node) -> Outputs:
     """The bias is int32 in units of the two input scales."""
-    x, weight = real(w, n, 0), real(w, n, 3, axis=0)
-    bias = given(n, 8)
+    x, weight = dequantise(w, n, 0), dequantise(w, n, 3, axis=0)
+    bias = optional_input(n, 8)
     extra = []
     if bias is not None:
         unit = w.op("Mul", n.inputs[1], n.inputs[4])
         extra = [w.op("Mul", w.cast(bias, np.float32), unit)]
-    return (quantised(w, n, w.op("Conv", x, weight, *extra, **dict(n.attrs)), 6),)
+    return (quantise(w, n, w.op("Conv", x, weight, *extra, **dict(n.attrs)), 6),)
 
 
 @lowering("QGemm")
 def qgemm(w: Write, n: gs.Node) -> Outputs:
-    """As a product with a bias in units of the input scales; without an output scale the result is real."""
-    a, b = real(w, n, 0), real(w, n, 3)
-    bias = given(n, 6)
+    """Gemm with a bias in units of both input scales; without an output scale the result stays float."""
+    a, b = dequantise(w, n, 0), dequantise(w, n, 3)
+    bias = optional_input(n, 6)
     extra = [] if bias is None else [w.op("Mul", w.cast(bias, np.float32), w.op("Mul", n.inputs[1], n.inputs[4]))]
     keep = {key: n.attrs[key] for key in ("transA", "transB", "alpha") if key in n.attrs}
     y = w.op("Gemm", a, b, *extra, **keep)
-    return (y if given(n, 7) is None else quantised(w, n, y, 7),)
+    return (y if optional_input(n, 7) is None else quantise(w, n, y, 7),)
 
 
 @lowering("QLinearMul")
 def qlinear_product(w: Write, n: gs.Node) -> Outputs:
-    return (quantised(w, n, w.op("Mul", real(w, n, 0), real(w, n, 3)), 6),)
+    return (quantise(w, n, w.op("Mul", dequantise(w, n, 0), dequantise(w, n, 3)), 6),)
 
 
 @lowering("QLinearAdd")
 def qlinear_sum(w: Write, n: gs.Node) -> Outputs:
-    return (kept(w, n, w.op("Add", real(w, n, 0), real(w, n, 3)), 6),)
+    return (quantise_as_kernel(w, n, w.op("Add", dequantise(w, n, 0), dequantise(w, n, 3)), 6),)
 
 
 @lowering("QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearReduceMean")
@@ -90,32 +90,32 @@ def qlinear_unary(w: Write, n: gs.Node) -> Outputs:
     refuse_unless(not n.attrs.get("channels_last"), n, "channels-last layout")
     attrs = {key: value for key, value in n.attrs.items() if key != "channels_last"}
     if n.op == "QLinearReduceMean":
-        y = w.reduce("ReduceMean", real(w, n, 0), attrs.get("axes", ()), attrs.get("keepdims", 1))
+        y = w.reduce("ReduceMean", dequantise(w, n, 0), attrs.get("axes", ()), attrs.get("keepdims", 1))
     else:
-        y = w.op(n.op.removeprefix("QLinear"), real(w, n, 0), **attrs)
-    return (quantised(w, n, y, 3),)
+        y = w.op(n.op.removeprefix("QLinear"), dequantise(w, n, 0), **attrs)
+    return (quantise(w, n, y, 3),)
 
 
 @lowering("QLinearGlobalAveragePool")
 def qlinear_global_pool(w: Write, n: gs.Node) -> Outputs:
     refuse_unless(not n.attrs.get("channels_last"), n, "channels-last layout")
-    return (quantised(w, n, w.op("GlobalAveragePool", real(w, n, 0)), 3),)
+    return (quantise(w, n, w.op("GlobalAveragePool", dequantise(w, n, 0)), 3),)
 
 
 @lowering("QLinearSoftmax")
 def qlinear_softmax(w: Write, n: gs.Node) -> Outputs:
-    return (quantised(w, n, w.op("Softmax", real(w, n, 0), axis=int(n.attrs.get("axis", -1))), 3),)
+    return (quantise(w, n, w.op("Softmax", dequantise(w, n, 0), axis=int(n.attrs.get("axis", -1))), 3),)
 
 
 @lowering("QLinearConcat")
 def qlinear_concat(w: Write, n: gs.Node) -> Outputs:
-    parts = [real(w, n, first) for first in range(2, len(n.inputs), 3)]
-    return (quantised(w, n, w.op("Concat", *parts, axis=int(n.attrs["axis"])), 0),)
+    parts = [dequantise(w, n, first) for first in range(2, len(n.inputs), 3)]
+    return (quantise(w, n, w.op("Concat", *parts, axis=int(n.attrs["axis"])), 0),)
 
 
 @lowering("QuantizeLinear", "DequantizeLinear")
 def standard_domain(w: Write, n: gs.Node) -> Outputs:
-    """The operators of the standard domain under another name."""
+    """The same operators as in the standard domain."""
     return (w.op(n.op, *n.inputs, **dict(n.attrs)),)
 
 
@@ -123,15 +123,26 @@ def standard_domain(w: Write, n: gs.Node) -> Outputs:
 def integer_product_to_float(w: Write, n: gs.Node) -> Outputs:
     """(A - a₀)(B - b₀) in units of both scales, plus a bias."""
     return (
-        _scaled_product(w, n.inputs[0], n.inputs[2], given(n, 4), n.inputs[1], n.inputs[3], given(n, 5), given(n, 6)),
+        _scaled_product(
+            w,
+            n.inputs[0],
+            n.inputs[2],
+            optional_input(n, 4),
+            n.inputs[1],
+            n.inputs[3],
+            optional_input(n, 5),
+            optional_input(n, 6),
+        ),
     )
 
 
 @lowering("DynamicQuantizeMatMul")
 def dynamic_product(w: Write, n: gs.Node) -> Outputs:
-    """A is put on its own grid first."""
+    """As `MatMulIntegerToFloat`, after A is quantised by its own range."""
     values, scale, zero = w.ops("DynamicQuantizeLinear", 3, n.inputs[0])
-    return (_scaled_product(w, values, scale, zero, n.inputs[1], n.inputs[2], given(n, 3), given(n, 4)),)
+    return (
+        _scaled_product(w, values, scale, zero, n.inputs[1], n.inputs[2], optional_input(n, 3), optional_input(n, 4)),
+    )
 
 
 def _scaled_product(
@@ -147,11 +158,18 @@ def _scaled_product(
 @lowering("QAttention")
 def quantised_attention(w: Write, n: gs.Node) -> Outputs:
     refuse_unless(
-        all(given(n, i) is None for i in (5, 8)) and not n.attrs.get("unidirectional"), n, "a mask or a cache"
+        all(optional_input(n, i) is None for i in (5, 8)) and not n.attrs.get("unidirectional"), n, "a mask or a cache"
     )
     heads = int(n.attrs["num_heads"])
     packed = _scaled_product(
-        w, n.inputs[0], n.inputs[3], given(n, 6), n.inputs[1], n.inputs[4], given(n, 7), given(n, 2)
+        w,
+        n.inputs[0],
+        n.inputs[3],
+        optional_input(n, 6),
+        n.inputs[1],
+        n.inputs[4],
+        optional_input(n, 7),
+        optional_input(n, 2),
     )
     width = n.inputs[1].shape[1] // 3
     q, k, v = (w.split_heads(part, heads) for part in w.ops("Split", 3, packed, w.ints(width, width, width), axis=-1))
@@ -163,14 +181,14 @@ def quantised_attention(w: Write, n: gs.Node) -> Outputs:
 def few_bits_product(w: Write, n: gs.Node) -> Outputs:
     """Weights of 2, 4 or 8 bits in blocks along the inner axis; they are unpacked to float once, here."""
     bits, size, inner, outer = (int(n.attrs[key]) for key in ("bits", "block_size", "K", "N"))
-    refuse_unless(bits in (2, 4, 8) and given(n, 4) is None, n, f"{bits} bits or reordered groups")
+    refuse_unless(bits in (2, 4, 8) and optional_input(n, 4) is None, n, f"{bits} bits or reordered groups")
     weight = unpack(np.asarray(n.inputs[1].values), bits).reshape(outer, -1)[:, : -(-inner // size) * size]
     blocks = weight.reshape(outer, -1, size).astype(np.float32)
     scales = np.asarray(n.inputs[2].values).reshape(outer, -1, 1)
     zeros = _zero_points(n, bits, outer, blocks.shape[1])
     real_weight = ((blocks - zeros) * scales).reshape(outer, -1)[:, :inner]
     product = w.op("MatMul", n.inputs[0], w.const(real_weight.T, w.dtype(n.inputs[0])))
-    return (w.add_if(product, given(n, 5)),)
+    return (w.add_if(product, optional_input(n, 5)),)
 
 
 def unpack(packed: Any, bits: int) -> Any:
@@ -180,7 +198,7 @@ def unpack(packed: Any, bits: int) -> Any:
 
 
 def _zero_points(n: gs.Node, bits: int, outer: int, blocks: int) -> Any:
-    stored = given(n, 3)
+    stored = optional_input(n, 3)
     if stored is None:
         return np.float32(2 ** (bits - 1))
     values = np.asarray(stored.values)

@@ -1,6 +1,6 @@
-"""Maps that can change places: channels are mixed before an image is enlarged, where there are fewer pixels to mix.
+"""Moves 1 x 1 convolutions in front of enlargements, where there are fewer pixels to convolve.
 
-A convolution with kernel 1 x 1 treats every pixel alike and enlarging treats every channel alike, so
+A 1 x 1 convolution treats every pixel alike and enlarging treats every channel alike, so
 W [up(x_1); ..; up(x_k)] + b = up(W_1 x_1) + .. + up(W_k x_k) + b, W_i being the columns of W that meet x_i. Decoders
 that enlarge the maps of all stages to the finest one and fuse them do most of their work there.
 """
@@ -20,7 +20,7 @@ from gradskip_onnx.types import TensorFact
 
 from .write import Write
 
-OPERATORS = ("Conv", "Concat", "Resize", "Add")  # whose meaning must be the usual one
+OPERATORS = ("Conv", "Concat", "Resize", "Add")  # the rewrite is valid only if these have their true gradient rules
 PREFIX = "gradskip/early"
 
 
@@ -35,7 +35,7 @@ class _Part:
 def mix_before_enlarging(
     graph: gs.Graph, shown: Iterable[str], facts: Mapping[str, TensorFact]
 ) -> dict[str, TensorFact]:
-    """Move convolutions in front of the enlargements they follow (in place); the facts as they are then."""
+    """Move convolutions in front of the enlargements they follow, in place; returns the updated facts."""
     keep, written = set(shown), dict(facts)
     for node in [node for node in graph.nodes if _mixes_channels(node)]:
         joined = node.inputs[0].inputs[0] if node.inputs[0].inputs else None
@@ -52,7 +52,7 @@ def mix_before_enlarging(
 
 
 def _mixes_channels(node: Any) -> bool:
-    """A convolution of single pixels, with stored weights."""
+    """Whether a node is a 1 x 1 convolution with stored weights."""
     if node.op != "Conv" or not isinstance(node.inputs[1], gs.Constant) or node.attrs.get("group", 1) != 1:
         return False
     moves = any(node.attrs.get("pads", [])) or node.attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
@@ -67,14 +67,14 @@ def _part(tensor: Any, joined: Any, keep: set[str], facts: Mapping[str, TensorFa
     before, after = (facts.get(each.name) for each in (node.inputs[0], tensor))
     if before is None or after is None or None in (*before.dims[2:], *after.dims[2:]):
         return _Part(tensor, None)
-    if before.dims == after.dims:  # ONNX Runtime copies then, whatever the scales say
+    if before.dims == after.dims:  # ONNX Runtime then copies, whatever the scales are
         return _Part(node.inputs[0], None)
     cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
-    grows = prod(_known(before)) < prod(_known(after)) and before.dims[:2] == after.dims[:2]
+    grows = prod(_pixel_sizes(before)) < prod(_pixel_sizes(after)) and before.dims[:2] == after.dims[:2]
     return _Part(node.inputs[0], node) if grows and not cropped else _Part(tensor, None)
 
 
-def _known(fact: TensorFact) -> list[int]:
+def _pixel_sizes(fact: TensorFact) -> list[int]:
     return [size for size in fact.dims[2:] if size is not None]
 
 
@@ -89,7 +89,7 @@ def _size(tensor: Any, axis: int, facts: Mapping[str, TensorFact]) -> int | None
 def _rewrite(
     graph: gs.Graph, node: Any, parts: Sequence[_Part], channels: Sequence[Any], written: dict[str, TensorFact]
 ) -> None:
-    """The sum of the parts' own convolutions in place of `node`; the one that is not enlarged carries the bias."""
+    """Replace `node` by the sum of one convolution per part; the part that is not enlarged gets the bias."""
     kernel, bias, output = node.inputs[1], list(node.inputs[2:]), node.outputs[0]
     whole, attrs = written[output.name], dict(node.attrs)
     node.outputs.clear()
@@ -98,14 +98,14 @@ def _rewrite(
     for part, stop, width in zip(parts, accumulate(channels), channels, strict=True):
         weights = write.op("Slice", kernel, *(write.ints(bound) for bound in (stop - width, stop, 1)))
         written[weights.name] = TensorFact((kernel.shape[0], width, 1, 1), whole.dtype)
-        own = [] if part.enlarged_by is not None else bias
-        mixed = write.op("Conv", part.tensor, weights, *own, **attrs)
+        part_bias = [] if part.enlarged_by is not None else bias
+        mixed = write.op("Conv", part.tensor, weights, *part_bias, **attrs)
         written[mixed.name] = TensorFact((*whole.dims[:2], *written[part.tensor.name].dims[2:]), whole.dtype)
         if part.enlarged_by is None:
             plain = mixed
         else:
-            how = part.enlarged_by
-            enlarged.append(write.op("Resize", mixed, *how.inputs[1:], **how.attrs))
+            resize = part.enlarged_by
+            enlarged.append(write.op("Resize", mixed, *resize.inputs[1:], **resize.attrs))
             written[enlarged[-1].name] = whole
     total = enlarged[0]
     for more in enlarged[1:]:

@@ -1,7 +1,7 @@
-"""Rows that nothing reads are not computed: a selection of rows is moved up through operators that work row by row.
+"""Leaves out rows that nothing reads: a selection of rows moves up through operators that work row by row.
 
-A head that reads the class token alone leaves the other rows of the last block unread, from the query on. Which part
-of each tensor is wanted is asked from the outputs upwards; then operators are fed only those rows.
+A head that reads the class token alone leaves the other rows of the last block unread, from its query on. A pass from
+the outputs upwards finds which rows of each tensor are read; then operators are fed only those rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PREFIX = "gradskip/rows/"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """start, ..., stop - 1 along an axis; None in place of it means all of a tensor."""
+    """The rows start, ..., stop - 1 along an axis; None in place of a `Rows` means the whole tensor."""
 
     axis: int
     start: int
@@ -41,44 +41,44 @@ class Rows:
         return Rows(axis, self.start, self.stop)
 
 
-Asked = list[Rows | None]  # of each input
-Refused = None
-Narrow = Callable[[Any, Rows, Facts], Asked | None]
+InputRows = list[Rows | None]  # the rows read of each input
+Refused = None  # instead of InputRows: the operator cannot compute these rows alone
+Narrow = Callable[[Any, Rows, Facts], InputRows | None]
 
 STANDARD = (None, "", "ai.onnx")
 
 
-def wanted(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[str, Rows | None]:
-    """The part of each tensor that the outputs follow from; tensors that they do not follow from are not in it."""
-    asked: dict[str, Rows | None] = dict.fromkeys(outputs)
+def rows_read(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[str, Rows | None]:
+    """The rows of each tensor that the outputs depend on; tensors they do not depend on are left out."""
+    read: dict[str, Rows | None] = dict.fromkeys(outputs)
     for node in reversed(graph.nodes):
-        if any(output.name in asked for output in node.outputs):
-            for tensor, rows in zip(node.inputs, _asks(node, asked, facts), strict=True):
-                asked[tensor.name] = _both(asked[tensor.name], rows) if tensor.name in asked else rows
-            asked |= dict.fromkeys(_captured(node))
-    return asked
+        if any(output.name in read for output in node.outputs):
+            for tensor, rows in zip(node.inputs, _input_rows(node, read, facts), strict=True):
+                read[tensor.name] = _union(read[tensor.name], rows) if tensor.name in read else rows
+            read |= dict.fromkeys(_captured(node))
+    return read
 
 
 def _captured(node: Any) -> set[str]:
-    """The tensors that the bodies of If, Loop and Scan take from outside, and those of their own."""
+    """Names read inside the bodies of If, Loop and Scan, among them tensors of the outer graph."""
     bodies = [value for value in node.attrs.values() if isinstance(value, gs.Graph)]
     inner = [inside for body in bodies for inside in body.nodes]
     return {tensor.name for each in inner for tensor in each.inputs}.union(*(_captured(each) for each in inner))
 
 
 def prune_rows(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[str, TensorFact]:
-    """Compute no rows that the outputs do not follow from (in place); the facts as they are then."""
-    asked, written = wanted(graph, outputs, facts), dict(facts)
+    """Stop computing rows that the outputs do not depend on, in place; returns the updated facts."""
+    read, written = rows_read(graph, outputs, facts), dict(facts)
     kept: dict[str, Rows] = {}  # tensors of which only some rows are computed
     cuts: dict[tuple[str, Rows], Any] = {}
     write = Write(NodeWriter(graph, graph.opset, PREFIX), facts)
     for node in list(graph.nodes):
-        part = _part(node, asked, facts)
+        part = _part(node, read, facts)
         if part is None:
             if (chosen := _selection(node, facts)) and node.inputs[0].name in kept:
                 _select_again(write, node, kept[node.inputs[0].name], chosen)
             continue
-        for index, rows in enumerate(_asks(node, asked, facts)):
+        for index, rows in enumerate(_input_rows(node, read, facts)):
             if rows is not None:
                 node.inputs[index] = _cut(write, node.inputs[index], rows, kept, written, cuts)
         output = node.outputs[0]
@@ -91,40 +91,40 @@ def prune_rows(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[st
     return written
 
 
-def _part(node: Any, asked: Mapping[str, Rows | None], facts: Facts) -> Rows | None:
-    """The rows that a node can be made to compute in place of all."""
-    if len(node.outputs) != 1 or node.outputs[0].name not in asked:
+def _part(node: Any, read: Mapping[str, Rows | None], facts: Facts) -> Rows | None:
+    """The rows that a node can be narrowed to, or None."""
+    if len(node.outputs) != 1 or node.outputs[0].name not in read:
         return None
-    rows = asked[node.outputs[0].name]
-    if rows is None or not _worth(rows, facts.get(node.outputs[0].name)):
+    rows = read[node.outputs[0].name]
+    if rows is None or not _worthwhile(rows, facts.get(node.outputs[0].name)):
         return None
-    known = node.op in NARROW and node.domain in STANDARD
-    return rows if known and NARROW[node.op](node, rows, facts) is not Refused else None
+    has_rule = node.op in NARROW and node.domain in STANDARD
+    return rows if has_rule and NARROW[node.op](node, rows, facts) is not Refused else None
 
 
-def _worth(rows: Rows, fact: TensorFact | None) -> bool:
+def _worthwhile(rows: Rows, fact: TensorFact | None) -> bool:
     size = None if fact is None else fact.dims[rows.axis]
     return size is not None and 2 * rows.size <= size
 
 
-def _asks(node: Any, asked: Mapping[str, Rows | None], facts: Facts) -> Asked:
-    """What a node wants of each of its inputs."""
+def _input_rows(node: Any, read: Mapping[str, Rows | None], facts: Facts) -> InputRows:
+    """The rows that a node reads of each of its inputs."""
     chosen = _selection(node, facts)
     if chosen is not None:
         return [chosen, *(None for _ in node.inputs[1:])]
-    part = _part(node, asked, facts)
+    part = _part(node, read, facts)
     found = None if part is None else NARROW[node.op](node, part, facts)
     return [None] * len(node.inputs) if found is None else found
 
 
-def _both(one: Rows | None, other: Rows | None) -> Rows | None:
+def _union(one: Rows | None, other: Rows | None) -> Rows | None:
     if one is None or other is None or one.axis != other.axis:
         return None
     return Rows(one.axis, min(one.start, other.start), max(one.stop, other.stop))
 
 
 def _selection(node: Any, facts: Facts) -> Rows | None:
-    """The rows that a node with fixed indices or bounds takes from an activation."""
+    """The rows that a Gather or Slice with constant indices reads of an activation, else None."""
     if node.op not in ("Gather", "Slice") or not all(isinstance(tensor, gs.Constant) for tensor in node.inputs[1:]):
         return None
     fact = facts.get(node.inputs[0].name)
@@ -142,7 +142,7 @@ def _selection(node: Any, facts: Facts) -> Rows | None:
 
 
 def _slice(numbers: list[Array], dims: Dims) -> Rows | None:
-    """The bounds of a Slice of one axis, row after row."""
+    """The rows of a Slice along one axis with step 1, else None."""
     if (
         len(numbers) < 3
         or any(array.size != 1 for array in numbers)
@@ -158,7 +158,7 @@ def _slice(numbers: list[Array], dims: Dims) -> Rows | None:
 
 
 def _select_again(write: Write, node: Any, kept: Rows, chosen: Rows) -> None:
-    """Count the rows of a selection from the first one that is computed."""
+    """Shift the indices of a Gather or Slice whose input now starts at row `kept.start`."""
     if node.op == "Gather":
         size, places = write.facts[node.inputs[0].name].dims[chosen.axis], np.asarray(node.inputs[1].values)
         node.inputs[1] = write.const(places % size - kept.start, places.dtype)
@@ -172,7 +172,7 @@ def _cut(
     write: Write, tensor: Any, rows: Rows, kept: Mapping[str, Rows], written: dict[str, TensorFact],
     cuts: dict[tuple[str, Rows], Any],
 ) -> Any:  # fmt: skip
-    """`rows` of a tensor, of which some may not be computed any more."""
+    """`rows` of a tensor that may be narrowed already; equal cuts share one Slice."""
     first = kept[tensor.name].start if tensor.name in kept else 0
     if tensor.name in kept and kept[tensor.name] == rows:
         return tensor
@@ -189,7 +189,7 @@ def _with(fact: TensorFact, rows: Rows) -> TensorFact:
     return TensorFact((*fact.dims[: rows.axis], rows.size, *fact.dims[rows.axis + 1 :]), fact.dtype)
 
 
-# --- one function for each kind of operator: what it reads of its inputs for some rows of its output ------------------
+# --- one function per kind of operator: the rows it reads of each input to compute `rows` of its output ---------------
 
 
 def _dims(tensor: Any, facts: Facts) -> Dims | None:
@@ -198,33 +198,33 @@ def _dims(tensor: Any, facts: Facts) -> Dims | None:
     return facts[tensor.name].dims if tensor.name in facts else None
 
 
-def unary(_node: Any, rows: Rows, _facts: Facts) -> Asked | None:
+def unary(_node: Any, rows: Rows, _facts: Facts) -> InputRows | None:
     return [rows]
 
 
-def broadcast(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+def broadcast(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
     out = facts[node.outputs[0].name].dims
-    asked: Asked = []
+    read: InputRows = []
     for tensor in node.inputs:
         dims = _dims(tensor, facts)
         if dims is None:
             return Refused
         axis = rows.axis - (len(out) - len(dims))
-        asked.append(rows.on(axis) if axis >= 0 and dims[axis] == out[rows.axis] else None)
-    return asked
+        read.append(rows.on(axis) if axis >= 0 and dims[axis] == out[rows.axis] else None)
+    return read
 
 
-def normalisation(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+def normalisation(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
     axis = node.attrs.get("axis", -1) % len(facts[node.outputs[0].name].dims)
     return [rows, *(None for _ in node.inputs[1:])] if rows.axis < axis else Refused
 
 
-def softmax(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+def softmax(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
     axis = node.attrs.get("axis", -1) % len(facts[node.outputs[0].name].dims)
     return [rows] if rows.axis != axis else Refused
 
 
-def reduction(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+def reduction(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
     axes = node.attrs.get("axes")
     if axes is None and len(node.inputs) > 1 and isinstance(node.inputs[1], gs.Constant):
         axes = node.inputs[1].values.tolist()
@@ -234,7 +234,7 @@ def reduction(node: Any, rows: Rows, facts: Facts) -> Asked | None:
     return [rows, *(None for _ in node.inputs[1:])]
 
 
-def matmul(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+def matmul(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
     a, b = (_dims(tensor, facts) for tensor in node.inputs)
     rank = len(facts[node.outputs[0].name].dims)
     if a is None or b is None or len(a) < 2 or len(b) < 2 or rows.axis != rank - 2:
@@ -242,20 +242,20 @@ def matmul(node: Any, rows: Rows, facts: Facts) -> Asked | None:
     return [rows.on(len(a) - 2), None]
 
 
-def gemm(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+def gemm(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
     if rows.axis != 0 or node.attrs.get("transA", 0):
         return Refused
     added = broadcast(gs.Node("Add", inputs=node.inputs[2:], outputs=list(node.outputs)), rows, facts)
     return Refused if added is None else [rows, None, *added]
 
 
-def transpose(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+def transpose(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
     rank = len(facts[node.outputs[0].name].dims)
     return [rows.on(node.attrs.get("perm", list(range(rank))[::-1])[rows.axis])]
 
 
-def reshape(node: Any, rows: Rows, facts: Facts) -> Asked | None:
-    """The axis must come out of the same axis: of the same size, with as much in front of it."""
+def reshape(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
+    """The axis must come from an input axis of the same size with equally many elements in front of it."""
     before, after = _dims(node.inputs[0], facts), facts[node.outputs[0].name].dims
     if before is None or not isinstance(node.inputs[1], gs.Constant) or node.attrs.get("allowzero", 0):
         return Refused
@@ -270,7 +270,7 @@ def _volume(dims: Dims) -> tuple[int, int]:
 
 
 def _shape(node: Any, rows: Rows, facts: Facts) -> list[int]:
-    """The shape of a Reshape of fewer rows."""
+    """The target shape of a Reshape that is narrowed to `rows`."""
     shape = np.array([-1 if size is None else size for size in facts[node.outputs[0].name].dims])
     shape[rows.axis] = rows.size
     if (shape < 0).sum() > 1:
@@ -278,7 +278,7 @@ def _shape(node: Any, rows: Rows, facts: Facts) -> list[int]:
     return [int(size) for size in shape]
 
 
-def squeeze(node: Any, rows: Rows, facts: Facts) -> Asked | None:
+def squeeze(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
     before, after = _dims(node.inputs[0], facts), facts[node.outputs[0].name].dims
     if before is None or len(node.inputs) < 2 or not isinstance(node.inputs[1], gs.Constant):
         return Refused

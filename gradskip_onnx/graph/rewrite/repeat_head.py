@@ -1,4 +1,4 @@
-"""The head of a model applied once more: to the tokens that leave an earlier block."""
+"""Applies the head of a model a second time, to the tokens that leave an earlier block."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PREFIX = "gradskip/readout"
 
 
 def readable(architecture: Architecture) -> tuple[Block, ...]:
-    """The blocks whose tokens the head can read: those of the last stage, tokens of others have another width."""
+    """The blocks whose tokens the head can read: those of the last stage; in other stages tokens have another width."""
     return tuple(block for block in architecture.blocks if block.stage == architecture.blocks[-1].stage)
 
 
 def repeat_head(
     graph: gs.Graph, architecture: Architecture, facts: Mapping[str, TensorFact], block: Block
 ) -> tuple[str, dict[str, TensorFact]]:
-    """Write the nodes from the last block's tokens to the scores again, behind `block`; edits `graph`.
+    """Copy the nodes from the last block's tokens to the scores, reading the tokens of `block` instead; edits `graph`.
 
     Returns the name of the scores and the facts of all new tensors. Where the head also reads something else (earlier
     stages, in a segmentation model) the copy reads the same.
@@ -50,16 +50,16 @@ def repeat_head(
 
 
 def _head(graph: gs.Graph, start: str, end: str) -> list[Any]:
-    """The nodes on the way from `start` to `end`, in topological order."""
+    """The nodes on any path from `start` to `end`, in topological order."""
     reached, below = {start}, []
     for node in graph.toposort().nodes:
         if any(tensor.name in reached for tensor in node.inputs):
             reached.update(tensor.name for tensor in node.outputs)
             below.append(node)
-    wanted, found = {end}, []
+    needed, found = {end}, []
     for node in reversed(below):
-        if any(tensor.name in wanted for tensor in node.outputs):
-            wanted.update(tensor.name for tensor in node.inputs)
+        if any(tensor.name in needed for tensor in node.outputs):
+            needed.update(tensor.name for tensor in node.inputs)
             found.append(node)
     return found[::-1]
 

@@ -1,4 +1,4 @@
-"""A small writer of plain nodes, for rewriting one operator into others."""
+"""Writes plain nodes with few words, for rewriting one operator into others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Write:
 
     def __init__(self, nodes: NodeWriter, facts: Mapping[str, TensorFact]) -> None:
         self.nodes, self.facts = nodes, facts
-        self.kinds: dict[str, Any] = {}  # element types of what was written
+        self.kinds: dict[str, Any] = {}  # tensor name -> element type, for tensors written here
 
     def op(self, kind: str, *inputs: Any, gives: Any = None, **attrs: Any) -> gs.Variable:
         """One node with one output, of the element type `gives` or that of the first input."""
@@ -28,16 +28,16 @@ class Write:
     def ops(
         self, kind: str, outputs: int, *inputs: Any, gives: Any = None, domain: str | None = None, **attrs: Any
     ) -> list[gs.Variable]:
-        """One node; numbers among the inputs become constants of the type of the first tensor among them."""
+        """One node with `outputs` outputs; numbers among the inputs become constants of the first tensor's type."""
         like = next((x for x in inputs if isinstance(x, gs.Tensor)), None)
         tensors = [x if isinstance(x, gs.Tensor) else self.const(x, self.dtype(like)) for x in inputs]
-        made = [self.nodes.variable(kind) for _ in range(outputs)]
-        self.kinds |= {tensor.name: np.dtype(gives or self.dtype(like)) for tensor in made}
-        self.nodes.append(kind, tensors, made, attrs, domain)
-        return made
+        results = [self.nodes.variable(kind) for _ in range(outputs)]
+        self.kinds |= {tensor.name: np.dtype(gives or self.dtype(like)) for tensor in results}
+        self.nodes.append(kind, tensors, results, attrs, domain)
+        return results
 
     def into(self, output: gs.Variable, kind: str, *inputs: gs.Tensor, **attrs: Any) -> None:
-        """One node that makes a tensor which is there already."""
+        """One node whose output is an existing tensor."""
         self.nodes.append(kind, inputs, [output], attrs)
 
     def const(self, value: Any, dtype: Any) -> gs.Constant:
@@ -76,9 +76,9 @@ class Write:
         return self.op("Cast", tensor, to=onnx_type(kind), gives=kind)
 
     def reduce(self, kind: str, tensor: gs.Tensor, axes: Sequence[int], keepdims: int = 1) -> gs.Variable:
-        """A reduction over `axes`, in the form this opset asks for; over all axes if none is named."""
-        given, attrs = reduction_axes(kind, axes, self.nodes.opset) if axes else ([], {})
-        return self.op(kind, tensor, *(self.ints(*each) for each in given), **attrs, keepdims=keepdims)
+        """A reduction over `axes`, in the form of this opset; over all axes if `axes` is empty."""
+        axes_inputs, attrs = reduction_axes(kind, axes, self.nodes.opset) if axes else ([], {})
+        return self.op(kind, tensor, *(self.ints(*each) for each in axes_inputs), **attrs, keepdims=keepdims)
 
     def mean_last(self, tensor: gs.Tensor) -> gs.Variable:
         """The mean over the last axis, which stays."""
@@ -100,7 +100,7 @@ class Write:
         return tensor if extra is None else self.op("Add", tensor, extra)
 
 
-def given(node: gs.Node, position: int) -> gs.Tensor | None:
-    """An optional input, None if it was left out."""
+def optional_input(node: gs.Node, position: int) -> gs.Tensor | None:
+    """The input at `position`, or None if it is left out."""
     inputs: Sequence[Any] = node.inputs
     return inputs[position] if position < len(inputs) and inputs[position].name else None

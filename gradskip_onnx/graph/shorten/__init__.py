@@ -1,1 +1,1 @@
-"""A model from which tokens can be left out: the token axis made free."""
+"""Rewrites a model so that tokens can be left out: its token axis gets a free length."""

@@ -28,19 +28,19 @@ LIKE_FIRST = of_kind(Kind.NORMALISES | Kind.DEQUANTISES) | {"Clip", "Dropout", "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walk:
-    """One way through a graph whose tokens were cut loose: the sizes so far, and what writes new shapes."""
+    """State of one pass through a graph with a free token axis: the sizes so far, and a writer of new shape tensors."""
 
     sizes: dict[str, Shape]
     facts: Mapping[str, TensorFact]
     scale: Scale
-    leading: int  # special tokens in front of the patches, and behind them: their places can be counted from the ends
-    trailing: int
+    leading: int  # special tokens in front of the patches, found by counting from the start
+    trailing: int  # special tokens behind the patches, found by counting from the end
     write: Write
-    batch: Any  # (1,) int64 tensors
-    tokens: Any
+    batch: Any  # (1,) int64 tensor: the batch size
+    tokens: Any  # (1,) int64 tensor: the number of tokens
 
     def shape(self, tensor: Any, node: Any) -> Shape:
-        """The shape of an input that follows from the tokens, or of one that never changes."""
+        """The shape of an input: one with free sizes if it depends on the tokens, else a fixed one."""
         if tensor.name in self.sizes:
             return self.sizes[tensor.name]
         dims = _dims(self, tensor)
@@ -48,10 +48,10 @@ class Walk:
             raise refuse(node, f"reads {tensor.name!r}, which follows the batch but not the tokens")
         return tuple(plain(size or 0) for size in dims)
 
-    def vector(self, shape: Shape, given: Shape) -> Any:
-        """`shape` as the second input of a Reshape whose first has the shape `given`."""
+    def vector(self, shape: Shape, before: Shape) -> Any:
+        """The second input of a Reshape from `before` to `shape`; 0 copies an axis, -1 is left to the Reshape."""
         entries = [
-            0 if at < len(given) and size == given[at] and size else number(size) for at, size in enumerate(shape)
+            0 if at < len(before) and size == before[at] and size else number(size) for at, size in enumerate(shape)
         ]
         if entries.count(None) <= 1:
             return self.write.ints(*(-1 if entry is None else entry for entry in entries))
@@ -64,7 +64,7 @@ class Walk:
         return self.write.op("Concat", *parts, axis=0)
 
     def measure(self, size: Size) -> Any:
-        """A size as a tensor of one number."""
+        """A size as a (1,) int64 tensor, computed in the graph."""
         found = None
         for factor in size:
             part = self.write.ints(factor) if isinstance(factor, int) else self._measure(factor)
@@ -87,23 +87,23 @@ RULES: dict[str, Rule] = {}
 
 
 def follow(walk: Walk, nodes: Sequence[Any]) -> None:
-    """Carry the sizes through nodes in topological order; each result must be the shape that was seen."""
+    """Carry the sizes through nodes in topological order; each result must agree with the measured shape."""
     for node in nodes:
         if node.op in SHAPE_READERS or not any(tensor.name in walk.sizes for tensor in node.inputs):
             continue
         shapes = RULES.get(node.op, broadcast)(walk, node)
         for tensor, shape in zip(node.outputs, shapes, strict=False):
-            seen = walk.facts[tensor.name].dims
-            right = len(seen) == len(shape) and all(
-                dim is None or dim == walk.scale.value(size) for dim, size in zip(seen, shape, strict=True)
+            measured = walk.facts[tensor.name].dims
+            right = len(measured) == len(shape) and all(
+                dim is None or dim == walk.scale.value(size) for dim, size in zip(measured, shape, strict=True)
             )
             if not right:
-                raise refuse(node, f"gives {seen} where {spell(shape)} was expected: there is no rule for it")
+                raise refuse(node, f"gives {measured} where {spell(shape)} was expected: there is no rule for it")
             walk.sizes[tensor.name] = shape
 
 
 def refuse(node: Any, reason: str) -> UnsupportedModelError:
-    """Tokens cannot be dropped because of this node."""
+    """The error for a node that fixes the number or the places of tokens."""
     return UnsupportedModelError(
         "fixed-sequence", f"tokens cannot be left out of this model: node {node.name!r} ({node.op}) {reason}"
     )
@@ -118,16 +118,16 @@ def rule(*kinds: str) -> Callable[[Rule], Rule]:
 
 
 def broadcast(walk: Walk, node: Any) -> list[Shape]:
-    """Elementwise, and whatever else keeps the shape; a mask that is one number everywhere fits any length."""
+    """Elementwise operators; an input that holds one number everywhere becomes that number, which fits any length."""
     for at, tensor in enumerate(node.inputs):
         if tensor.name and tensor.name not in walk.sizes and len(_dims(walk, tensor)) > 1:
-            held = uniform(tensor)
-            if held is not None:
-                node.inputs[at] = walk.write.const(held, held.dtype)
-    return [_together(node, [walk.shape(tensor, node) for tensor in node.inputs if tensor.name])]
+            value = uniform(tensor)
+            if value is not None:
+                node.inputs[at] = walk.write.const(value, value.dtype)
+    return [_broadcast_shape(node, [walk.shape(tensor, node) for tensor in node.inputs if tensor.name])]
 
 
-def _together(node: Any, shapes: Sequence[Shape]) -> Shape:
+def _broadcast_shape(node: Any, shapes: Sequence[Shape]) -> Shape:
     rank = max(len(shape) for shape in shapes)
     axes = zip(*(((),) * (rank - len(shape)) + shape for shape in shapes), strict=True)
     found = []
@@ -154,7 +154,7 @@ def _matmul(walk: Walk, node: Any) -> list[Shape]:
     a, b = (walk.shape(tensor, node) for tensor in node.inputs[:2])
     if min(len(a), len(b)) < 2 or a[-1] != b[-2]:
         raise refuse(node, f"multiplies {spell(a)} with {spell(b)}: places are bound")
-    return [(*_together(node, [a[:-2], b[:-2]]), a[-2], b[-1])]
+    return [(*_broadcast_shape(node, [a[:-2], b[:-2]]), a[-2], b[-1])]
 
 
 @rule("Gemm")
@@ -220,33 +220,33 @@ def _global_pool(walk: Walk, node: Any) -> list[Shape]:
 
 @rule("Reshape", "Flatten")
 def _reshape(walk: Walk, node: Any) -> list[Shape]:
-    """The new shape is written in terms of the open sizes, whatever computed it before."""
-    given, dims = walk.shape(node.inputs[0], node), walk.facts[node.outputs[0].name].dims
+    """The shape input is replaced by one that is computed from the free sizes."""
+    before, dims = walk.shape(node.inputs[0], node), walk.facts[node.outputs[0].name].dims
     if dims.count(None) > 1:
         raise refuse(node, "spreads the batch over several axes")
     rest = prod(size for size in dims if size is not None)
-    following = prod(walk.scale.value(size) for size in given) // rest
-    shape = regroup(given, [following if size is None else size for size in dims], walk.scale)
+    following = prod(walk.scale.value(size) for size in before) // rest
+    shape = regroup(before, [following if size is None else size for size in dims], walk.scale)
     if shape is None:
-        raise refuse(node, f"turns {spell(given)} into {dims}: tokens and other axes are mixed")
+        raise refuse(node, f"turns {spell(before)} into {dims}: tokens and other axes are mixed")
     if node.op == "Reshape":
-        node.inputs[1] = walk.vector(shape, given)
+        node.inputs[1] = walk.vector(shape, before)
         node.attrs.pop("allowzero", None)
     return [shape]
 
 
 @rule("Expand")
 def _expand(walk: Walk, node: Any) -> list[Shape]:
-    """Axes that are copied keep their number, or follow the batch."""
-    given, dims = walk.shape(node.inputs[0], node), walk.facts[node.outputs[0].name].dims
-    given = ((),) * (len(dims) - len(given)) + given
-    shape = tuple(size or ((BATCH,) if dim is None else plain(dim)) for size, dim in zip(given, dims, strict=True))
-    entries = [1 if old else number(new) for old, new in zip(given, shape, strict=True)]
+    """The shape input is replaced; repeated axes keep their size or follow the batch."""
+    before, dims = walk.shape(node.inputs[0], node), walk.facts[node.outputs[0].name].dims
+    before = ((),) * (len(dims) - len(before)) + before
+    shape = tuple(size or ((BATCH,) if dim is None else plain(dim)) for size, dim in zip(before, dims, strict=True))
+    entries = [1 if old else number(new) for old, new in zip(before, shape, strict=True)]
     node.inputs[1] = walk.joined([walk.batch if entry is None else entry for entry in entries])
     return [shape]
 
 
-def known(node: Any, at: int) -> Array:
+def constant_input(node: Any, at: int) -> Array:
     """The values of an input, which must be a constant."""
     tensor = node.inputs[at]
     if not isinstance(tensor, gs.Constant):
@@ -259,5 +259,5 @@ def _axes(node: Any, rank: int) -> list[int] | None:
     if "axes" in node.attrs:
         return [axis % rank for axis in node.attrs["axes"]]
     if len(node.inputs) > 1 and node.inputs[1].name:
-        return [int(axis) % rank for axis in known(node, 1).ravel()]
+        return [int(axis) % rank for axis in constant_input(node, 1).ravel()]
     return None

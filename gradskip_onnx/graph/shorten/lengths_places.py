@@ -1,4 +1,4 @@
-"""The table, continued: operators that take tokens by their place. Only special tokens have one that can be kept."""
+"""The table, continued: operators that select tokens by position; only positions of special tokens can be kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .lengths import Walk, known, refuse, rule
+from .lengths import Walk, constant_input, refuse, rule
 from .sizes import Free, Scale, Shape, Size, number, open_tokens, plain, spell
 
 TO_THE_END = np.iinfo(np.int64).max
@@ -16,7 +16,7 @@ TO_THE_END = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A place between tokens: so many after the first, or so many before the end."""
+    """A cut between tokens: so many tokens after the start or, with `from_end`, before the end."""
 
     tokens: int
     from_end: bool
@@ -30,7 +30,7 @@ class Bound:
 
 
 def _bound(walk: Walk, node: Any, at: int, size: Free) -> Bound:
-    """A place between tokens, counted from the end that no patch separates it from."""
+    """The cut in front of token `at`, counted from the end of the sequence that no patch separates it from."""
     whole = walk.scale.factor(size)
     at = min(max(at + whole if at < 0 else at, 0), whole)
     if at <= walk.leading - size.front:
@@ -41,9 +41,10 @@ def _bound(walk: Walk, node: Any, at: int, size: Free) -> Bound:
 
 
 def _between(start: Bound, end: Bound, tokens: Free, scale: Scale) -> Size:
+    """The number of tokens between two cuts."""
     if end.from_end and not start.from_end:
         return (Free("tokens", tokens.front + start.tokens, tokens.back + end.tokens),)
-    whole = scale.factor(tokens)  # of two bounds counted from the same end it cancels
+    whole = scale.factor(tokens)  # cancels if both cuts are counted from the same end
     return plain(max(end.value(whole) - start.value(whole), 0))
 
 
@@ -52,14 +53,14 @@ def _concat(walk: Walk, node: Any) -> list[Shape]:
     shapes = [walk.shape(tensor, node) for tensor in node.inputs]
     axis = node.attrs["axis"] % len(shapes[0])
     numbers = [number(shape[axis]) for shape in shapes]
-    loose = [at for at, count in enumerate(numbers) if count is None]
-    tokens = open_tokens(shapes[loose[0]][axis]) if loose else None
-    if len({shape[:axis] + shape[axis + 1 :] for shape in shapes}) > 1 or len(loose) > 1 or (loose and tokens is None):
+    free = [at for at, count in enumerate(numbers) if count is None]
+    tokens = open_tokens(shapes[free[0]][axis]) if free else None
+    if len({shape[:axis] + shape[axis + 1 :] for shape in shapes}) > 1 or len(free) > 1 or (free and tokens is None):
         raise refuse(node, f"joins {' and '.join(map(spell, shapes))}: places are bound")
     if tokens is None:
         size = plain(sum(count or 0 for count in numbers))
     else:
-        before, after = (sum(count or 0 for count in part) for part in (numbers[: loose[0]], numbers[loose[0] :]))
+        before, after = (sum(count or 0 for count in part) for part in (numbers[: free[0]], numbers[free[0] :]))
         size = (Free("tokens", tokens.front - before, tokens.back - after),)
     return [(*shapes[0][:axis], size, *shapes[0][axis + 1 :])]
 
@@ -86,11 +87,11 @@ def _slice(walk: Walk, node: Any) -> list[Shape]:
 
 
 def _bounds(node: Any) -> list[list[int]]:
-    """Starts, ends, axes and steps."""
-    given = [at < len(node.inputs) and bool(node.inputs[at].name) for at in range(1, 5)]
-    starts = known(node, 1)
-    absent = (starts, starts, np.arange(len(starts)), np.ones_like(starts))
-    found = [known(node, at) if given[at - 1] else absent[at - 1] for at in range(1, 5)]
+    """Starts, ends, axes and steps of a Slice, with defaults for those left out."""
+    present = [at < len(node.inputs) and bool(node.inputs[at].name) for at in range(1, 5)]
+    starts = constant_input(node, 1)
+    default = (starts, starts, np.arange(len(starts)), np.ones_like(starts))
+    found = [constant_input(node, at) if present[at - 1] else default[at - 1] for at in range(1, 5)]
     return [[int(entry) for entry in part] for part in found]
 
 
@@ -115,7 +116,7 @@ def _split(walk: Walk, node: Any) -> list[Shape]:
 
 @rule("Gather")
 def _gather(walk: Walk, node: Any) -> list[Shape]:
-    shape, indices = walk.shape(node.inputs[0], node), known(node, 1)
+    shape, indices = walk.shape(node.inputs[0], node), constant_input(node, 1)
     axis = node.attrs.get("axis", 0) % len(shape)
     tokens = open_tokens(shape[axis])
     if tokens is not None:
@@ -127,7 +128,7 @@ def _gather(walk: Walk, node: Any) -> list[Shape]:
 
 
 def _token(walk: Walk, node: Any, at: int, tokens: Free) -> int:
-    """The place of a special token, negative where it is counted from the end."""
+    """The index of a special token in a sequence of any length; negative if counted from the end."""
     whole = walk.scale.factor(tokens)
     at = at + whole if at < 0 else at
     if at < walk.leading - tokens.front:

@@ -22,7 +22,7 @@ from .lengths import Walk, follow
 from .sizes import BATCH, TOKENS, Scale, Shape, plain
 
 SEQUENCE = "gradskip/sequence"
-OPEN_BATCH = 999_983  # a prime that no size of a model has for a factor: stands for a batch that is left open
+OPEN_BATCH = 999_983  # stands for an open batch; a prime, so that no other size of a model has it as a factor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,12 +33,12 @@ class Short:
     folder: Path | None
     input: str
     logits: str
-    entrance: Block  # its tokens_in is what goes in, in its layout
+    entrance: Block  # the first block; `input` takes its tokens_in, in its layout
     patches: Array  # (N,) booleans: False at the special tokens
     dtype: np.dtype[Any]
 
     def rows(self, keep: Array) -> Array:
-        """The tokens that stay: all special ones, and the patches in `keep` (n,)."""
+        """Indices of the tokens that stay: all special ones, and the patches in `keep`, (n,) booleans."""
         kept = ~self.patches
         kept[self.patches] = keep
         return np.flatnonzero(kept)
@@ -52,13 +52,13 @@ class Short:
 def shorten(
     graph: gs.Graph, facts: Mapping[str, TensorFact], architecture: Architecture, opset: int, folder: Path | None
 ) -> Short:
-    """Let the sequence be of any length; UnsupportedModelError "fixed-sequence" where the graph binds it."""
+    """Rewrite a model for sequences of any length; UnsupportedModelError("fixed-sequence") if the graph fixes it."""
     entrance = entrance_of(architecture)
     graph = graph.copy()
     sequence = cut(graph, entrance, facts)
     write = Write(NodeWriter(graph, opset, f"{SEQUENCE}/"), facts)
     walk = _walk(write, sequence, entrance, facts)
-    read_off(graph, architecture, facts)
+    make_scores_output(graph, architecture, facts)
     follow(walk, list(graph.nodes))
     graph.cleanup(remove_unused_graph_inputs=True).toposort()
     _refuse_other_ways(graph, entrance)
@@ -69,7 +69,7 @@ def shorten(
 
 
 def entrance_of(architecture: Architecture) -> Block:
-    """The first block, if all blocks look at one sequence of tokens."""
+    """The first block; raises UnsupportedModelError unless all blocks share one sequence of tokens."""
     for block in architecture.blocks:
         reason = (
             f"attends inside {len(block.windows)} windows" if block.windows
@@ -86,7 +86,7 @@ def entrance_of(architecture: Architecture) -> Block:
 
 
 def cut(graph: gs.Graph, entrance: Block, facts: Mapping[str, TensorFact]) -> Any:
-    """Feed what enters the first block in place of computing it."""
+    """Make the tokens that enter the first block a graph input, and return it."""
     fact = facts[entrance.tokens_in]
     sequence = gs.Variable(SEQUENCE, dtype=fact.dtype, shape=[None] * len(fact.dims))
     replace_reads(graph.tensors()[entrance.tokens_in], sequence)
@@ -94,8 +94,8 @@ def cut(graph: gs.Graph, entrance: Block, facts: Mapping[str, TensorFact]) -> An
     return sequence
 
 
-def read_off(graph: gs.Graph, architecture: Architecture, facts: Mapping[str, TensorFact]) -> None:
-    """Let the scores be the one output; files often leave the type of inner tensors out."""
+def make_scores_output(graph: gs.Graph, architecture: Architecture, facts: Mapping[str, TensorFact]) -> None:
+    """Make the scores the only output; their type is set, since files often leave it out for inner tensors."""
     logits = graph.tensors()[architecture.logits]
     logits.dtype = facts[architecture.logits].dtype
     graph.outputs = [logits]
@@ -112,9 +112,9 @@ def _refuse_other_ways(graph: gs.Graph, entrance: Block) -> None:
 
 
 def finish(graph: gs.Graph) -> onnx.ModelProto:
-    """A cut graph as a model that nothing but its inputs binds."""
+    """Export a cut graph without recorded shapes, which hold for one length only."""
     model: onnx.ModelProto = gs.export_onnx(graph, do_type_check=False)
-    del model.graph.value_info[:]  # sizes seen at one length must not bind another
+    del model.graph.value_info[:]  # shapes of the original length
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")
     return model
@@ -127,10 +127,12 @@ def _walk(write: Write, sequence: Any, entrance: Block, facts: Mapping[str, Tens
     sizes = {"b": (BATCH,), "n": (TOKENS,), "d": plain(int(dims[axes.index("d")] or 0))}
     shape: Shape = tuple(sizes[letter] for letter in axes)
     patches = np.setdiff1d(np.arange(whole), entrance.special)
-    seen = write.op("Shape", sequence, gives=np.int64)
+    sequence_shape = write.op("Shape", sequence, gives=np.int64)
 
     def size_of(letter: str) -> Any:
-        return write.op("Gather", seen, write.ints(axes.index(letter)), axis=0) if letter in axes else write.ints(1)
+        if letter not in axes:
+            return write.ints(1)
+        return write.op("Gather", sequence_shape, write.ints(axes.index(letter)), axis=0)
 
     return Walk(
         sizes={sequence.name: shape},

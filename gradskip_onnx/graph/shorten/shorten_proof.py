@@ -1,9 +1,9 @@
-"""A shortened model computes what the whole one would if nobody could see the tokens left out.
+"""Proves that a shortened model computes what the whole model computes with the dropped tokens masked.
 
-The whole model runs on a sequence in which the places left out hold copies of patches that stay, each patch copied
-equally often, and every attention of a block is told not to look there. The tokens that stay then take the values they
-have when they are alone, and so do their copies; scores read off special tokens, or pooled over the patches, are the
-same for both sequences. Where a length is hidden in a constant (a mean written as a sum and a factor), they are not.
+In the whole model, places of dropped patches hold copies of kept ones, each copied equally often, and every attention
+masks these places. Kept tokens and their copies then have the values they have in the shortened model, so scores that
+are read from special tokens or averaged over patches are equal. They differ where the graph hides the length in a
+constant (a mean written as a sum and a factor).
 """
 
 from __future__ import annotations
@@ -24,43 +24,44 @@ from gradskip_onnx.runtime.session import Session, open_session
 from gradskip_onnx.surgeon.node_writer import NodeWriter
 from gradskip_onnx.types import Architecture, Array, Block, Proof, Source, TensorFact, Trace
 
-from .shorten import SEQUENCE, Short, cut, finish, read_off, shorten
+from .shorten import SEQUENCE, Short, cut, finish, make_scores_output, shorten
 
-MASKS = 2  # in one batch, so that one must not touch the other
+MASKS = 2  # sequences in one batch, so that an effect of one on another would show
 UNSEEN = "gradskip/unseen/"
-FAR: Mapping[str, float] = {"float16": -3e4, "float32": -1e9, "float64": -1e9}  # beside other scores its exp is 0
+# Score of a masked key: beside other scores its exp is 0.
+FAR: Mapping[str, float] = {"float16": -3e4, "float32": -1e9, "float64": -1e9}
 
 
 def proven_short(source: Source, reading: Reading, trace: Trace) -> Short:
-    """The shortened model, proven on one picture; the trace must show what enters the first block."""
+    """The shortened model, proven on the image of `trace`, which must hold the first block's tokens_in."""
     short = shorten(reading.graph, reading.facts, reading.architecture, source.opset["ai.onnx"], source.folder)
     prove_shortening(short, reading, trace)
     return short
 
 
 def prove_shortening(short: Short, reading: Reading, trace: Trace) -> tuple[Proof, ...]:
-    """The proofs for one picture, or a refusal that says which does not hold."""
+    """Prove a shortened model on one image; UnsupportedModelError("fixed-sequence") if a claim does not hold."""
     tokens = trace.values[short.entrance.tokens_in]
     session = open_session(short.model, short.folder, "cpu", optimise=False)
-    keep, copied = draw(len(tokens) - len(short.entrance.special))
+    keep, copied = draw_masks(len(tokens) - len(short.entrance.special))
     patches = np.flatnonzero(short.patches)
-    whole = _Whole.opened(reading, short.folder)
-    unseen = []
+    whole = _MaskedModel.open(reading, short.folder)
+    masked = []
     for kept, source in zip(keep, copied, strict=True):
         filled = tokens.copy()
         filled[patches] = tokens[patches[source]]
-        unseen.append(whole.scores(short, trace.input, filled, kept))
-    alone = ask(session, short, np.stack([tokens[short.rows(kept)] for kept in keep]))
-    given = ask(session, short, tokens[None])[0]
+        masked.append(whole.scores(short, trace.input, filled, kept))
+    fewer = run_short(session, short, np.stack([tokens[short.rows(kept)] for kept in keep]))
+    everything = run_short(session, short, tokens[None])[0]
     bound = rounding(short.dtype)
     return _require(
-        Proof("all tokens give the model's scores", SEQUENCE, difference(given, trace.logits), bound),
-        Proof("fewer tokens give what the others unseen give", SEQUENCE, difference(alone, np.stack(unseen)), bound),
+        Proof("all tokens give the model's scores", SEQUENCE, difference(everything, trace.logits), bound),
+        Proof("fewer tokens give what the others unseen give", SEQUENCE, difference(fewer, np.stack(masked)), bound),
     )
 
 
-def ask(session: Session, short: Short, sequences: Array) -> Array:
-    """(M, T, d) -> the scores of each; a sequence without a batch axis is asked for one by one."""
+def run_short(session: Session, short: Short, sequences: Array) -> Array:
+    """Scores of M sequences (M, T, d); run one by one if the model's sequence has no batch axis."""
     like = short.dims_of(sequences.shape)
     step = len(sequences) if "b" in axes_of(short.entrance.tokens_layout) else 1
     found = []
@@ -71,8 +72,8 @@ def ask(session: Session, short: Short, sequences: Array) -> Array:
     return np.concatenate(found)
 
 
-def draw(count: int) -> tuple[Array, Array]:
-    """(M, count) booleans with as many kept in each row, and the kept patch that stands at each place."""
+def draw_masks(count: int) -> tuple[Array, Array]:
+    """Random masks (M, count) with equally many patches kept per row, and the kept patch to put at each place."""
     times = next(factor for factor in range(2, count + 1) if count % factor == 0)
     rng = np.random.default_rng(4)
     keep, copied = np.zeros((MASKS, count), bool), np.tile(np.arange(count), (MASKS, 1))
@@ -84,8 +85,8 @@ def draw(count: int) -> tuple[Array, Array]:
     return keep, copied
 
 
-class _Whole:
-    """The model at full length, with an input for each block that hides tokens from its attention."""
+class _MaskedModel:
+    """The model at full length, with an input per block that masks keys of its attention."""
 
     def __init__(
         self, session: Session, architecture: Architecture, facts: Mapping[str, TensorFact], inputs: Set[str]
@@ -93,19 +94,19 @@ class _Whole:
         self.session, self.architecture, self.facts, self.inputs = session, architecture, facts, inputs
 
     @classmethod
-    def opened(cls, reading: Reading, folder: Path | None) -> _Whole:
+    def open(cls, reading: Reading, folder: Path | None) -> _MaskedModel:
         graph, facts, architecture = reading.graph.copy(), reading.facts, reading.architecture
         cut(graph, architecture.blocks[0], facts)
         tensors = graph.tensors()
         for block in architecture.blocks:
-            _hide(graph, tensors[block.attention], facts)
-        read_off(graph, architecture, facts)
+            _add_mask_input(graph, tensors[block.attention], facts)
+        make_scores_output(graph, architecture, facts)
         graph.cleanup(remove_unused_graph_inputs=True).toposort()
         session = open_session(finish(graph), folder, "cpu", optimise=False)
         return cls(session, architecture, facts, {tensor.name for tensor in graph.inputs})
 
     def scores(self, short: Short, picture: Array, tokens: Array, keep: Array) -> Array:
-        """Of one sequence at full length, of whose patches only those in `keep` can be seen."""
+        """Scores of one full-length sequence (N, d) of which attention sees only the patches in `keep`."""
         fact = self.facts[short.entrance.tokens_in]
         axes = axes_of(short.entrance.tokens_layout)
         batch = (fact.dims[axes.index("b")] or 1) if "b" in axes else 1
@@ -120,15 +121,15 @@ class _Whole:
         return np.asarray(found[0])
 
     def _mask(self, block: Block, keep: Array) -> Array:
-        """(keys,): 0 for what can be seen, else a score so low that nothing is left of it."""
+        """(keys,): 0 for visible keys, a very low score for masked ones."""
         dtype = self.facts[block.attention].dtype
-        seen = np.ones(len(keep) + len(block.special), bool)
-        seen[np.setdiff1d(np.arange(len(seen)), block.special)] = keep
-        return np.where(seen, 0.0, FAR[dtype.name]).astype(dtype)
+        visible = np.ones(len(keep) + len(block.special), bool)
+        visible[np.setdiff1d(np.arange(len(visible)), block.special)] = keep
+        return np.where(visible, 0.0, FAR[dtype.name]).astype(dtype)
 
 
-def _hide(graph: gs.Graph, attention: Any, facts: Mapping[str, TensorFact]) -> None:
-    """Add a number for each key to the scores in front of a softmax."""
+def _add_mask_input(graph: gs.Graph, attention: Any, facts: Mapping[str, TensorFact]) -> None:
+    """Add a new input (keys,) to the scores in front of a softmax."""
     (softmax,) = attention.inputs
     name = f"{UNSEEN}{attention.name}"
     mask = gs.Variable(name, dtype=facts[attention.name].dtype, shape=[None])

@@ -1,4 +1,4 @@
-"""Sizes of axes as products of plain numbers, the batch and the number of tokens, when the last two are left open."""
+"""Symbolic sizes of axes: products of numbers, of the open batch size and of the open number of tokens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """A number known only when the model runs: the batch, or the tokens without `front` first and `back` last ones.
+    """A size known only at run time: the batch, or the number of tokens less `front` first and `back` last ones.
 
-    A negative `front` or `back` counts tokens that the model added there itself.
+    A negative `front` or `back` counts tokens that the model adds there itself.
     """
 
     kind: Literal["batch", "tokens"]
@@ -31,7 +31,7 @@ BATCH, TOKENS = Free("batch"), Free("tokens")
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What the open numbers are in the file as it was given."""
+    """The values of the open sizes in the original file."""
 
     batch: int
     tokens: int
@@ -46,18 +46,18 @@ class Scale:
 
 
 def plain(number: int) -> Size:
-    """The size of an axis that never changes."""
+    """The size of an axis of fixed length."""
     return () if number == 1 else (number,)
 
 
 def number(size: Size) -> int | None:
-    """The plain number a size is, None if it is left open."""
+    """The value of a size without open factors, else None."""
     whole = [factor for factor in size if isinstance(factor, int)]
     return prod(whole) if len(whole) == len(size) else None
 
 
 def open_tokens(size: Size) -> Free | None:
-    """The tokens, if an axis holds them and nothing else."""
+    """The open number of tokens, if a size is exactly that; else None."""
     only = size[0] if len(size) == 1 else None
     return only if isinstance(only, Free) and only.kind == "tokens" else None
 
@@ -67,13 +67,13 @@ def spell(shape: Shape) -> str:
     return "(" + ", ".join("·".join(map(str, size)) or "1" for size in shape) + ")"
 
 
-def regroup(shape: Shape, wanted: Sequence[int], scale: Scale) -> Shape | None:
-    """The axes of a tensor after a reshape to `wanted`: its factors handed out in order; None if one would break."""
+def regroup(shape: Shape, dims: Sequence[int], scale: Scale) -> Shape | None:
+    """The shape after a reshape to `dims`: factors are assigned in order; None if an open one would be split."""
     waiting = [factor for size in shape for factor in size]
     found = []
-    for need in wanted:
+    for need in dims:
         taken: list[int | Free] = []
-        # a batch of one is told from other ones by its place: it goes with the first axis that can take it
+        # an open size that is 1 here looks like any other 1: it goes to the first axis that can take it
         while waiting and (need > 1 or (need == 1 and not taken and scale.factor(waiting[0]) == 1)):
             factor, value = waiting[0], scale.factor(waiting[0])
             if value and need % value == 0:
@@ -91,7 +91,7 @@ def regroup(shape: Shape, wanted: Sequence[int], scale: Scale) -> Shape | None:
 
 
 def _tidy(factors: Sequence[int | Free]) -> Size:
-    """Plain numbers side by side as one, so that equal sizes compare equal."""
+    """Merge adjacent plain numbers, so that equal sizes compare equal."""
     tidy: list[int | Free] = []
     for factor in factors:
         last = tidy[-1] if tidy else None

@@ -15,7 +15,7 @@ MOVES = of_kind(Kind.MOVES) - {"Cast", "CastLike", "Concat", "Dropout", "Pad", "
 
 
 def uniform(tensor: Any) -> Any | None:
-    """The number (a NumPy scalar) that a tensor holds everywhere, None if it is not known to."""
+    """The number (a NumPy scalar) that a tensor holds everywhere; None if it does not, or if that is unknown."""
     if isinstance(tensor, gs.Constant):
         values = np.asarray(tensor.values).ravel()
         return values[0] if len(values) and (values == values[0]).all() else None
@@ -27,8 +27,8 @@ def uniform(tensor: Any) -> Any | None:
     if node.op == "ConstantOfShape":
         return np.asarray(node.attrs["value"].values).ravel()[0] if "value" in node.attrs else np.float32(0)
     if node.op == "Cast":
-        held = uniform(node.inputs[0])
-        return None if held is None else held.astype(onnx.helper.tensor_dtype_to_np_dtype(int(node.attrs["to"])))
+        value = uniform(node.inputs[0])
+        return None if value is None else value.astype(onnx.helper.tensor_dtype_to_np_dtype(int(node.attrs["to"])))
     if node.op == "Where":
         condition = uniform(node.inputs[0])
         return None if condition is None else uniform(node.inputs[1 if condition else 2])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradskip_onnx.autodiff.scores.seeds import logit
-from gradskip_onnx.imports.optional import needed
+from gradskip_onnx.imports.optional import import_optional
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
@@ -57,7 +57,7 @@ def _capacities(whole: BlockAttention, heads: str) -> Array:
 
 def _to_each_token(row: Array, matrices: list[Array]) -> Array:
     """Maximum flow to each token of the lowest layer; `matrices` from the lowest block up."""
-    csgraph, sparse = needed("scipy.sparse.csgraph"), needed("scipy.sparse")
+    csgraph, sparse = import_optional("scipy.sparse.csgraph"), import_optional("scipy.sparse")
     count, layers = len(row), len(matrices)
     source = (layers + 1) * count
     above, below, room = [np.full(count, source)], [layers * count + np.arange(count)], [row]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradskip_onnx.images.interpolate import matrices
-from gradskip_onnx.imports.optional import needed
+from gradskip_onnx.imports.optional import import_optional
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.patches import Patches
@@ -116,7 +116,7 @@ def _labels(distances: Array, threshold: float) -> Array:
     """
     if len(distances) == 1:
         return np.zeros(1, int)
-    hierarchy, distance = needed("scipy.cluster.hierarchy"), needed("scipy.spatial.distance")
+    hierarchy, distance = import_optional("scipy.cluster.hierarchy"), import_optional("scipy.spatial.distance")
     tree = hierarchy.linkage(distance.squareform(distances, checks=False), "complete")
     below = np.nextafter(threshold, -np.inf)  # SciPy also joins at the threshold itself
     _, first, named = np.unique(hierarchy.fcluster(tree, below, "distance"), return_index=True, return_inverse=True)
