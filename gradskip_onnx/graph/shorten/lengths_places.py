@@ -69,13 +69,13 @@ def _concat(walk: Walk, node: Any) -> list[Shape]:
 def _slice(walk: Walk, node: Any) -> list[Shape]:
     shape = list(walk.shape(node.inputs[0], node))
     starts, ends, axes, steps = _bounds(node)
-    seen = walk.facts[node.outputs[0].name].dims
+    measured = walk.facts[node.outputs[0].name].dims
     for at, axis in enumerate(axis % len(shape) for axis in axes):
         tokens = open_tokens(shape[axis])
         if tokens is None:
             if number(shape[axis]) is None:
                 raise refuse(node, f"cuts an axis of {spell((shape[axis],))}")
-            shape[axis] = plain(seen[axis] or 0)
+            shape[axis] = plain(measured[axis] or 0)
             continue
         if steps[at] != 1:
             raise refuse(node, f"takes tokens in steps of {steps[at]}")

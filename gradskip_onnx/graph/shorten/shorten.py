@@ -61,7 +61,7 @@ def shorten(
     make_scores_output(graph, architecture, facts)
     follow(walk, list(graph.nodes))
     graph.cleanup(remove_unused_graph_inputs=True).toposort()
-    _refuse_other_ways(graph, entrance)
+    _refuse_bypass(graph, entrance)
     model = finish(graph)
     patches = np.ones(walk.scale.tokens, bool)
     patches[list(entrance.special)] = False
@@ -101,13 +101,13 @@ def make_scores_output(graph: gs.Graph, architecture: Architecture, facts: Mappi
     graph.outputs = [logits]
 
 
-def _refuse_other_ways(graph: gs.Graph, entrance: Block) -> None:
+def _refuse_bypass(graph: gs.Graph, entrance: Block) -> None:
     others = [tensor.name for tensor in graph.inputs if tensor.name != SEQUENCE]
     if others:
         raise UnsupportedModelError(
             "fixed-sequence",
-            f"tokens cannot be left out of this model: the scores also follow from {others[0]!r} "
-            f"by a way that does not pass the first block ({entrance.tokens_in!r})",
+            f"tokens cannot be left out of this model: the scores also depend on {others[0]!r} "
+            f"on a path that bypasses the first block ({entrance.tokens_in!r})",
         )
 
 
