@@ -59,6 +59,7 @@ def test_long_calls_are_made_once_a_round(monkeypatch):
     assert len(calls) == 3
 
 
+@pytest.mark.slow
 def test_quick_run(models):
     given = [str(models), "--quick", "--model", "ViT-tiny", "--no-processes", "--threads", "1"]
     done = CliRunner().invoke(main, given)
@@ -73,6 +74,7 @@ def test_quick_run(models):
     assert (models / "speed.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.slow
 def test_processes_of_their_own(tmp_path, models):
     """Our command twice, and the script a user of PyTorch would write; all of them leave a picture."""
     case = cases.QUICK["ViT-tiny"]
@@ -82,6 +84,7 @@ def test_processes_of_their_own(tmp_path, models):
     assert {path.name for path in (tmp_path / "out").glob("*.png")} == {"image.png", "torch.png"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "segformer_b0"])
 def test_compiled_maps_are_the_eager_ones(name, models, monkeypatch):
     """With a compiler that changes nothing: the zeros that are added hand out the gradients of the block outputs."""
@@ -106,6 +109,7 @@ def test_a_compiler_that_fails_is_named(models, monkeypatch):
     assert not found.calls
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_is_named(models):
     case = cases.QUICK["ViT-tiny"]
     given = contenders.setting(case, cases.written(case, models), 1, 1)
@@ -134,6 +138,7 @@ def test_every_model_and_batch_gets_a_process(tmp_path, monkeypatch):
     assert [line[2:5:2] for line in started] == [["ViT-tiny", "1"], ["ViT-B/16", "1"], ["ViT-B/16", "8"]]
 
 
+@pytest.mark.slow
 def test_a_process_that_takes_too_long_is_compared_and_named(models, monkeypatch):
     monkeypatch.setattr(contenders, "PATIENCE", 0.0)
     case = cases.QUICK["ViT-tiny"]

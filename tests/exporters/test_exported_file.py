@@ -104,6 +104,7 @@ def test_plain_file_is_the_forward_graph_with_its_description(folder, whole):
     assert np.abs(logits[0] - logits[1]).max() <= EXACT * np.abs(logits[1]).max()
 
 
+@pytest.mark.slow
 def test_float16_file_is_half_as_large_and_takes_float32(folder, whole):
     path = folder / "half.onnx"
     result = run("export", VIT, "-o", path, "--random-weights", "--size", "64x96", "--dtype", "float16")
@@ -133,6 +134,7 @@ def test_classes_and_distilled_heads(folder):
     assert exportable.labels == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", [13, 20, 21])
 def test_opset_is_the_one_asked_for(small_vit, opset):
     model = trace.trace(small_vit.module, torch.zeros(1, 3, *SIZE), opset=opset)

@@ -28,6 +28,7 @@ from .small_models import SIZE, VIT
 pytestmark = pytest.mark.torch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [VIT, "segformer_b0"])
 def test_unreachable_hub_is_one_line_that_says_what_to_do(name, tmp_path):
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}

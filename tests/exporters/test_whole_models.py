@@ -33,7 +33,7 @@ from gradskip_onnx.selfcontained import bundle
 from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import Array, Needs, Source
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 AGREEMENT = 1e-4  # relative to the largest entry of the tensor; sums in another order reach about 1e-6 a dozen blocks
 # Exposing tensors keeps ONNX Runtime from fusing across them, so a sum may round differently in the last bits.

@@ -137,6 +137,7 @@ RUNS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_models_are_explained(name: str) -> None:
     """Maps are finite, differ between classes, and say where something had to stand in."""

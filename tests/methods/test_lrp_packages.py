@@ -133,6 +133,7 @@ ASSETS = os.environ.get("GRADSKIP_ASSETS")
 RUNS: dict[str, dict[str, Any]] = {"attnlrp": {}, "ah+ln": {"read": "pixels"}, "chefer1": {}, "pe-lrp": {}}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not ASSETS, reason="GRADSKIP_ASSETS is not set")
 def test_real_weights(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """DeiT-tiny on a small photograph: AttnLRP by lxt, AH+LN by torch with detach(), all methods finite."""
