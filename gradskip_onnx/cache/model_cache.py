@@ -82,7 +82,7 @@ class ModelCache:
         data = None if self.cache is None or more is None else self.cache.get({**self.key, **more})
         try:
             return None if data is None else read(data)
-        except (ValueError, TypeError, KeyError):  # an entry of another form: as good as none
+        except (ValueError, KeyError):  # an entry of another form: as good as none
             return None
 
     def _put(self, more: Mapping[str, Any] | None, written: Callable[[], bytes]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from gradskip_onnx.datasets import Entry
 from gradskip_onnx.datasets.entry import UNLABELLED
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.interpolate import nearest
 from gradskip_onnx.images.preprocess import Geometry
 from gradskip_onnx.metrics import IGNORED, Box
 from gradskip_onnx.types import Array, Size
@@ -28,8 +29,7 @@ def seen_pixels(values: Array, geometry: Geometry, size: Size, outside: int) -> 
     if values.shape != geometry.image_size:
         raise InputError(f"the mask is {values.shape}, its image {geometry.image_size} (rows, columns)")
     (x0, y0, x1, y1), (height, width) = geometry.box, size
-    rows = np.floor(y0 + (np.arange(height) + 0.5) * (y1 - y0) / height).astype(int)
-    columns = np.floor(x0 + (np.arange(width) + 0.5) * (x1 - x0) / width).astype(int)
+    rows, columns = nearest(height, y0, y1), nearest(width, x0, x1)
     inside = np.outer(_within(rows, values.shape[0]), _within(columns, values.shape[1]))
     picked = values[np.clip(rows, 0, values.shape[0] - 1)][:, np.clip(columns, 0, values.shape[1] - 1)]
     return np.where(inside, picked, outside)
