@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_graphsurgeon as gs
 import pytest
 
 pytest.importorskip("torch")
@@ -19,6 +20,7 @@ from torch import nn
 
 from gradskip_onnx.autodiff import GRADIENT, RULESETS
 from gradskip_onnx.errors import MissingRuleError
+from gradskip_onnx.graph.rewrite.lower import lower
 from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.types import Array
 
@@ -172,6 +174,34 @@ def test_a_gate_is_held_though_it_is_rounded() -> None:
     _, got = gradient(model, "conservative", x, seed)
     gate = np.rint(255 / (1 + np.exp(-1.7 * x.astype(np.float64)))) / 255
     np.testing.assert_allclose(got, seed * gate, rtol=CLOSE)
+
+
+def test_a_gate_is_held_though_an_integer_kernel_makes_it() -> None:
+    """x (1 + erf(x)) where 1 is added by QLinearAdd: its rewrite corrects the sum by a step, which is no signal."""
+    rng = np.random.default_rng(0)
+    x, seed = (rng.normal(size=(2, 3)).astype(np.float32) for _ in range(2))
+    grid = ["step", "zero"]
+    nodes = [
+        onnx.helper.make_node("Erf", ["x"], ["erf"], name="erf"),
+        onnx.helper.make_node("QuantizeLinear", ["erf", *grid], ["whole"], name="q"),
+        onnx.helper.make_node(
+            "QLinearAdd", ["whole", *grid, "one", *grid, *grid], ["sum"], name="add", domain="com.microsoft"
+        ),
+        onnx.helper.make_node("DequantizeLinear", ["sum", *grid], ["gate"], name="dq"),
+        onnx.helper.make_node("Mul", ["x", "gate"], ["y"], name="mul"),
+    ]
+    stored = {"step": np.float32(1 / 64), "zero": np.uint8(64), "one": np.uint8(128)}
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["b", 3]) for name in ("x", "y")]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in stored.items()]
+    graph = onnx.helper.make_graph(nodes, "gate", ends[:1], ends[1:], tensors)
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("com.microsoft", 1)]
+    fused = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    model = gs.export_onnx(lower(gs.import_onnx(fused), seen(fused, "x", x, x[:1]), 18).graph, do_type_check=False)
+    model.ir_version = 8
+    gate = run(fused, ["y"], {"x": x})["y"] / x
+    for ruleset in ("conservative", "attnlrp", "attnlrp-vit", "pe-lrp"):
+        _, got = gradient(model, ruleset, x, seed)
+        np.testing.assert_allclose(got, seed * gate, rtol=CLOSE)
 
 
 def test_the_weights_of_the_export_are_not_copied() -> None:

@@ -13,8 +13,9 @@ BINARY = frozenset({"Add", "Sub", "Mul", "Div"})
 LAYOUT = of_kind(Kind.MOVES | Kind.PICKS | Kind.QUANTISES | Kind.DEQUANTISES)
 ROUNDS = frozenset({"Identity", "Cast", "QuantizeLinear", "DequantizeLinear"})
 NORMS = of_kind(Kind.NORMALISES)
-# What opens or closes a gate, or measures the spread that a normalisation divides by.
-HELD = of_kind(Kind.GATE | Kind.SPREAD)
+STEPS = of_kind(Kind.STEPS)
+# What opens or closes a gate, measures the spread that a normalisation divides by, or has no gradient anyway.
+HELD = of_kind(Kind.GATE | Kind.SPREAD) | STEPS
 POINTWISE = of_kind(Kind.UNARY | Kind.BROADCASTS | Kind.PICKS) | ROUNDS
 MOST_HOPS = 16  # a gate stands near the operator that makes it
 MOST_TENSORS = 32  # of a function that gates its own argument: the tanh form of GELU has 8
@@ -26,13 +27,13 @@ def readers(n: Node, tensor: Any) -> list[Any]:
 
 
 def gates_something(n: Node, tensor: Any) -> bool:
-    """Whether a tensor, moved, scaled or shifted by constants, is multiplied with another activation."""
+    """Whether a tensor, moved, scaled or shifted by what is held, is multiplied with another activation."""
     for node in readers(n, tensor):
-        alone = sum(source.name in n.activations for source in node.inputs) == 1
-        if node.op in ("Mul", "Div") and not alone:
+        others = [source for source in node.inputs if source.name in n.activations and source is not tensor]
+        if node.op in ("Mul", "Div") and others:
             return True
-        passes = node.op in LAYOUT or (node.op in BINARY | {"Neg", "Reciprocal"} and alone)
-        if passes and gates_something(n, node.outputs[0]):
+        shifted = node.op in BINARY | {"Neg", "Reciprocal"} and all(held(n, other) for other in others)
+        if (shifted or node.op in LAYOUT) and gates_something(n, node.outputs[0]):
             return True
     return False
 
@@ -80,6 +81,8 @@ def _function_of(n: Node, tensor: Any, argument: Any) -> bool:
         if current.name in ends:
             continue
         maker = current.inputs[0] if current.inputs else None
+        if maker is not None and maker.op in STEPS:
+            continue
         if maker is None or maker.op not in POINTWISE or len(seen) > MOST_TENSORS:
             return False
         fresh = [each for each in maker.inputs if each.name in n.activations and each.name not in seen]

@@ -16,7 +16,7 @@ from gradskip_onnx.graph.index import Index, data_inputs
 from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.types import Mismatch
 
-NORMALISERS = frozenset({"Softmax"})  # of attention; no file was seen that writes it out
+NORMALISERS = frozenset({"Softmax"})  # of attention; one that is written out is not looked for
 PRODUCTS = of_kind(Kind.MATRIX) - of_kind(Kind.INTEGER)
 WEIGHTED = of_kind(Kind.MATRIX | Kind.CONVOLUTION)
 ADDITIONS = of_kind(Kind.ADDS)

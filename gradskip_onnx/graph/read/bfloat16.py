@@ -8,7 +8,7 @@ from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.prove.partial_model import PartialModel
 
 BFLOAT16 = onnx.TensorProto.BFLOAT16
-# Of stored weights, so that they are folded; the others have no kernel for bfloat16 on the CPU either.
+# What stands between stored weights and the cast that widens them.
 MOVERS = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather", "Split"})
 ADVICE = "convert the file to float32 or float16, or keep only its weights in bfloat16"
 
