@@ -19,6 +19,7 @@ MAX_PIXELS = 100_000_000  # about 300 MB decoded; the map at image size takes 40
 MAX_BYTES = 1 << 30
 
 # EPS and its like are left out on purpose: Pillow opens them by starting another program.
+COMMON = ("PNG", "JPEG")
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "GIF", "TIFF", "PPM", "TGA", "ICO", "JPEG2000", "AVIF")
 SUFFIXES = (
     ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff",
@@ -58,7 +59,7 @@ def decode(data: bytes, name: str) -> Image.Image:
         # Beside its bomb warning, replaced by the check below, Pillow warns about harmless bad metadata.
         warnings.simplefilter("ignore")
         try:
-            with Image.open(io.BytesIO(data), formats=_formats()) as image:
+            with _identify(data) as image:
                 check_size(image, name)
                 image.load()
                 return upright_rgb(image, name)
@@ -128,6 +129,10 @@ def _from_wide(image: Image.Image, name: str) -> Image.Image:
     return Image.fromarray(np.rint(values * scale).astype(np.uint8)).convert("RGB")
 
 
-def _formats() -> tuple[str, ...]:
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
+def _identify(data: bytes) -> Image.Image:
+    """The image, not decoded yet. For rarer formats Pillow loads all its plugins, which takes 10 ms."""
+    try:
+        return Image.open(io.BytesIO(data), formats=COMMON)
+    except UnidentifiedImageError:
+        Image.init()
+        return Image.open(io.BytesIO(data), formats=[name for name in FORMATS if name in Image.OPEN])
