@@ -1,4 +1,4 @@
-"""Methods of explanation. Every module in this folder and below it is read, so that its rows are in the table."""
+"""Methods of explanation; importing this package imports every module below it, which fills the table of methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A method as it is used: looked up by its name, its options settled."""
+"""A method chosen by name, with checked options, ready to run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .table import METHODS, Cost, Method
 
 @dataclass(frozen=True, slots=True)
 class MethodChoice:
-    """A method with its options settled."""
+    """A row of the table with its options; `options` is an instance of `row.options`."""
 
     row: Method
     options: Any
 
     @property
     def label(self) -> str:
-        """The name and whatever differs from the defaults: `gradskip[gamma=0.1]`."""
+        """The name and all options that differ from their defaults: `gradskip[gamma=0.1]`."""
         return label(self.row.name, self.options)
 
     @property
@@ -36,34 +36,34 @@ class MethodChoice:
 
     @property
     def own_score(self) -> bool:
-        """Whether it differentiates a score of its own, whatever the user asks for."""
+        """Whether the method fixes the score that is differentiated; the user's choice of a score is then ignored."""
         return self.row.seed(self.options) is not None
 
     def check(self, architecture: Architecture) -> None:
-        """Refuse a model that it cannot explain."""
+        """Raise UnsupportedModelError if the method cannot explain this model."""
         if reason := self.row.refuses(architecture):
             what = f"method {self.row.name} cannot explain this model"
             raise UnsupportedModelError("not-for-method", f"{what}: {reason}")
 
     def request(self, architecture: Architecture, score: str) -> PassRequest:
-        """The pass it asks for first; `score` is the user's, for methods that have none of their own."""
+        """The first pass that the method needs; `score` is the user's, used unless the method has its own."""
         row, options = self.row, self.options
         return PassRequest(row.needs(options, architecture), row.seed(options) or score, row.rules(options))
 
     def run(self, trace: Trace, architecture: Architecture, passes: Passes) -> Relevance:
-        """Its scores for a pass, with its name and options."""
+        """Run the method on the trace of that pass; the result carries the method's name and options."""
         found = self.row.run(trace, architecture, self.options, passes)
         return replace(found, method=self.row.name, options=self.settings)
 
 
 def find_method(name: str) -> Method:
-    """A row of the table."""
+    """The row of the table with this name; an unknown name raises InputError."""
     if name not in METHODS:
         raise InputError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
     return METHODS[name]
 
 
 def choose_method(name: str, **options: Any) -> MethodChoice:
-    """A method by its name; unknown names, options and values are refused."""
+    """Look up a method and check its options; unknown names, options and values raise InputError."""
     row = find_method(name)
     return MethodChoice(row, settle(f"method {name}", row.options, options))

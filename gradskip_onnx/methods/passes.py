@@ -1,4 +1,4 @@
-"""Further passes through the model, for methods that ask it more than once about the same image and class."""
+"""The interface through which a method runs further passes of the model, for the same class as the first."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from gradskip_onnx.types import Array, Needs, Trace
 
 
 class Passes(Protocol):
-    """Bound to one image, its class and, for segmentation, the pixels explained; batches are cut to size inside."""
+    """Passes for one image, its class and, for segmentation, its explained pixels; inputs are split into batches."""
 
     def probabilities(self, images: Array) -> Array:
-        """(M, channels, H, W) -> (M,) float64: probability of the class; for segmentation its mean over the pixels."""
+        """(M, channels, H, W) -> (M,) float64: probability of the class, or its mean over the explained pixels."""
 
     def scores(self, images: Array) -> Array:
-        """As `probabilities`, before the softmax."""
+        """As `probabilities`, but of the logit of the class."""
 
     def traces(
         self, images: Array, needs: Needs | None = None, rules: Rules | None = None, score: Seed | None = None
     ) -> Iterator[Trace]:
-        """A pass like the method's own for each image, class and pixels held fixed.
+        """One trace per image (M, channels, H, W), for the same class and pixels.
 
-        It shows something else, is differentiated by other rules or starts from another score if that is given.
+        `needs`, `rules` and `score` default to those of the method's first pass.
         """
 
     def pixels(self) -> Array | None:
-        """(h, w) weights of the scores that are explained, for segmentation; None for classification."""
+        """(h, w) weights of the explained pixels, for segmentation; None for classification."""
 
     def without_tokens(self, keep: Array) -> Array:
-        """(M, n) booleans -> (M,) float64: probability when the model reads only the patches kept.
+        """(M, n) booleans -> (M,) float64: probability when the model reads only the kept patches.
 
-        Special tokens stay. Patches leave after the positional embedding and the sequence really gets shorter; raises
-        UnsupportedModelError("fixed-sequence") where the model's graph does not allow that.
+        Special tokens stay. Patches are removed after the positional embedding, so the token sequence is shorter;
+        raises UnsupportedModelError("fixed-sequence") if the model's graph does not allow that.
         """

@@ -1,4 +1,4 @@
-"""The patch rows of what a pass showed of one block; special tokens are dropped here and nowhere else."""
+"""Values, gradients and attention of one block at its patches; special tokens are dropped here and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradskip_onnx.types import Array, Block, Trace
 
 from .windows import window_mean, window_spread
 
-Move = Callable[[Array], Array]
+Transfer = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,29 +21,29 @@ class AttentionGroup:
     """Queries that attend to the same keys: all patches at once, or the patches of one window."""
 
     attention: Array  # (heads, queries, keys) in the model's own precision
-    queries: Array  # the patch each query stands for
-    at_keys: Move  # (n,) values of patches -> (keys,)
-    from_keys: Move  # (keys,) -> (n,), a key's value divided among the patches it stands for
+    queries: Array  # (queries,) the patch of each query
+    at_keys: Transfer  # values of patches (n,) -> of keys (keys,): the mean over the patches of a key
+    from_keys: Transfer  # values of keys (keys,) -> of patches (n,): divided equally among the patches of a key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Patches:
-    """One block of one trace; `tensor` is the Block field that names it: tokens_in, tokens_out or branch."""
+    """One block of one trace; the argument `tensor` is a field of Block: tokens_in, tokens_out, branch or normed."""
 
     trace: Trace
     block: Block
-    seen: dict[str, Array] = field(default_factory=dict)  # checked and cut once, asked for often
+    cache: dict[str, Array] = field(default_factory=dict)  # arrays that were checked and cut, by name
 
     def shown(self, tensor: str) -> bool:
-        """Whether the pass showed the gradient."""
+        """Whether the trace holds the gradient of this tensor."""
         return getattr(self.block, tensor) in self.trace.gradients
 
     def value(self, tensor: str) -> Array:
-        """(n, d) float64."""
+        """The tensor at the patches, (n, d) float64."""
         return self.tokens(tensor).astype(np.float64)
 
     def gradient(self, tensor: str) -> Array:
-        """(n, d) float64, of the score explained."""
+        """The gradient of the explained score at the patches, (n, d) float64."""
         return self.raw_gradient(tensor).astype(np.float64)
 
     def tokens(self, tensor: str) -> Array:
@@ -58,73 +58,75 @@ class Patches:
 
     @property
     def attention_size(self) -> int:
-        """How many values the attention of the block has."""
+        """Number of values in the attention of the block."""
         return self.trace.values[self.block.attention].size
 
     def attention_groups(self) -> list[AttentionGroup]:
-        """The attention of the block; special tokens and padding are left out."""
+        """The attention of the block without special tokens and padding; raises if it is negative or not finite."""
         name = self.block.attention
-        seen = self.trace.values[name]
-        low, high = float(seen.min()), float(seen.max())  # NaN propagates through both
+        attention = self.trace.values[name]
+        low, high = float(attention.min()), float(attention.max())  # NaN propagates through both
         if not np.isfinite([low, high]).all():
             raise self._unsupported("not-finite", f"attention {name!r} holds NaN or infinity")
         if low < 0:
             raise self._unsupported("negative-attention", f"attention {name!r} has values down to {low:.3g}")
-        return self._windows(seen) if self.block.windows else [self._everywhere(seen)]
+        return self._windows(attention) if self.block.windows else [self._everywhere(attention)]
 
-    def _everywhere(self, seen: Array) -> AttentionGroup:
-        """Every patch may attend to every key; under reduction a key is a square of patches."""
+    def _everywhere(self, attention: Array) -> AttentionGroup:
+        """Every patch attends to every key; with key reduction a key is a square of `side` x `side` patches."""
         grid, side = self.block.grid, self.block.reduction
-        seen = _drop(seen, self.block.special, axis=1)
+        attention = _drop(attention, self.block.special, axis=1)
         if side == 1:
-            seen = _drop(seen, self.block.special, axis=2)
-        self._expect(seen, (self.block.heads, grid.patches, grid.reduced(side).patches))
+            attention = _drop(attention, self.block.special, axis=2)
+        self._expect(attention, (self.block.heads, grid.patches, grid.reduced(side).patches))
         return AttentionGroup(
-            seen,
+            attention,
             np.arange(grid.patches),
             lambda values: window_mean(values, grid, side),
             lambda received: window_spread(received, grid, side),
         )
 
-    def _windows(self, seen: Array) -> list[AttentionGroup]:
-        """Patches attend inside their window only; seen is (heads, windows, queries, keys)."""
+    def _windows(self, attention: Array) -> list[AttentionGroup]:
+        """One group per window, of attention (heads, windows, queries, keys)."""
         count = self.block.grid.patches
-        number = np.full(count + len(self.block.special) + 1, -1)  # the last entry answers for padding
-        number[np.delete(np.arange(len(number) - 1), self.block.special)] = np.arange(count)
-        places = number[np.array(self.block.windows)]
-        self._expect(seen, (self.block.heads, len(places), places.shape[1], places.shape[1]))
-        found = []
-        for window, tokens in enumerate(places):
-            kept = np.flatnonzero(tokens >= 0)
-            inside = tokens[kept]
-            found.append(
+        # token -> patch, -1 for a special token; the last entry is that of padding, which is token -1
+        patch_of = np.full(count + len(self.block.special) + 1, -1)
+        patch_of[np.delete(np.arange(len(patch_of) - 1), self.block.special)] = np.arange(count)
+        members = patch_of[np.array(self.block.windows)]  # (windows, queries)
+        self._expect(attention, (self.block.heads, len(members), members.shape[1], members.shape[1]))
+        groups = []
+        for window, patches in enumerate(members):
+            kept = np.flatnonzero(patches >= 0)
+            inside = patches[kept]
+            groups.append(
                 AttentionGroup(
-                    seen[:, window][:, kept][:, :, kept],
+                    attention[:, window][:, kept][:, :, kept],
                     inside,
-                    partial(_taken, inside),
-                    partial(_returned, inside, count),
+                    partial(_gather, inside),
+                    partial(_scatter, inside, count),
                 )
             )
-        return [group for group in found if len(group.queries)]
+        return [group for group in groups if len(group.queries)]
 
-    def _expect(self, seen: Array, shape: tuple[int, ...]) -> None:
-        if seen.shape != shape:
-            what = f"attention {self.block.attention!r} is {seen.shape}, expected {shape}"
+    def _expect(self, attention: Array, shape: tuple[int, ...]) -> None:
+        if attention.shape != shape:
+            what = f"attention {self.block.attention!r} is {attention.shape}, expected {shape}"
             raise self._unsupported("grid-mismatch", what)
 
     def abs_product(self, tensor: str) -> Array:
         """sum_k |G_ik T_ik| of each patch, (n,) float64."""
-        name = f"mass of {tensor}"
-        if name not in self.seen:
-            self.seen[name] = overlaps(self.raw_gradient(tensor), self.tokens(tensor))
-        return self.seen[name]
+        name = f"product of {tensor}"
+        if name not in self.cache:
+            self.cache[name] = overlaps(self.raw_gradient(tensor), self.tokens(tensor))
+        return self.cache[name]
 
     def _patches(self, array: Array, name: str) -> Array:
-        if name not in self.seen:
-            self.seen[name] = self._cut(array, name)
-        return self.seen[name]
+        if name not in self.cache:
+            self.cache[name] = self._cut(array, name)
+        return self.cache[name]
 
     def _cut(self, array: Array, name: str) -> Array:
+        """The rows of the patches (n, d) of tokens (N, d); raises if their number is wrong or a value not finite."""
         tokens = _drop(array, self.block.special, axis=0)
         count = self.block.grid.patches
         if tokens.ndim != 2 or len(tokens) != count:
@@ -137,16 +139,16 @@ class Patches:
         return UnsupportedModelError(code, f"block {self.block.index}: {what}; check the model with `inspect`")
 
 
-def _taken(places: Array, values: Array) -> Array:
-    return np.asarray(values[places])
+def _gather(patches: Array, values: Array) -> Array:
+    return np.asarray(values[patches])
 
 
-def _returned(places: Array, count: int, received: Array) -> Array:
-    return np.bincount(places, received, count)
+def _scatter(patches: Array, count: int, received: Array) -> Array:
+    return np.bincount(patches, received, count)
 
 
 def _drop(array: Array, special: tuple[int, ...], axis: int) -> Array:
-    """Without the special tokens; a view where they stand together at one end."""
+    """`array` without the special tokens; a view, not a copy, if they are all at one end of the axis."""
     size, count = array.shape[axis], len(special)
     for start in (0, size - count):
         if special == tuple(range(start, start + count)):

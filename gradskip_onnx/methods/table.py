@@ -1,4 +1,4 @@
-"""The table of methods: a name, what it needs of a pass, its options, and one pure function."""
+"""The table of methods; a row holds the name, the options, the tensors a pass must expose, and one pure function."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Run = Callable[[Trace, Architecture, Any, Passes], Relevance]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Passes through the model for one image: forward ones, and backward ones on top of them."""
+    """Number of forward and backward passes through the model for one image."""
 
     forwards: int
     backwards: int = 0
-    note: str = ""  # where the numbers depend on the image, or a pass is shorter than a whole one
-    at_once: int = 1  # backward passes that the method's own graph holds
+    note: str = ""  # says so if the numbers depend on the image, or if passes run only part of the model
+    at_once: int = 1  # backward passes inside one instrumented graph: running it once costs them all
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One row: `run(trace, architecture, options, passes)` turns a pass, and further ones it asks for, into scores.
+    """One row: `run(trace, architecture, options, passes)` turns the trace of one pass into scores.
 
-    `options` is a frozen dataclass whose fields are the named options, each with `metadata={"help": ...}`. Everything
-    else is a function of them: what the pass must expose of which blocks, by which rules it is differentiated, what is
-    differentiated (None: the score the user chose) and what it costs. `refuses` says why a model cannot be explained
-    in this way.
+    `run` may ask `passes` for further passes. `options` is a frozen dataclass whose fields are made by `option`. The
+    other functions take its instance: `needs` says what the pass exposes of which blocks, `rules` how it is
+    differentiated, `seed` which score (None: the user's choice), `cost` how many passes run. `refuses` returns the
+    reason why a model cannot be explained by this method, or "".
     """
 
     name: str
@@ -52,7 +52,7 @@ DEFAULT = "gradskip+"  # the evidence is in docs/gradskip_plus.md
 
 
 def method(row: Method) -> Method:
-    """Add a row to the table; a name can be taken once."""
+    """Add a row to the table; a second row of the same name raises ValueError."""
     if row.name in METHODS:
         raise ValueError(f"method {row.name!r} is registered twice")
     METHODS[row.name] = row
@@ -60,10 +60,10 @@ def method(row: Method) -> Method:
 
 
 def one_pass(run: Callable[[Trace, Architecture, Any], Relevance]) -> Run:
-    """The function of a method that asks for no further passes."""
+    """Turn a function without the argument `passes` into the `run` of a row."""
     return lambda trace, architecture, options, _passes: run(trace, architecture, options)
 
 
 def one_backward(_options: Any) -> Cost:
-    """One forward and one backward pass."""
+    """The cost of one forward and one backward pass."""
     return Cost(1, 1)

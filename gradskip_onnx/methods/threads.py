@@ -1,7 +1,7 @@
-"""Work on arrays side by side: NumPy lets other threads run while it computes.
+"""Runs NumPy work in threads: NumPy releases the interpreter lock while it computes.
 
-That pays for few large steps. Many small ones would wait for each other, and memory that a thread asks for is new each
-time: what a job needs should be there before it starts.
+This pays for few large jobs. Many small ones wait for the lock, and memory allocated inside a thread is not reused:
+allocate what a job needs before it starts.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-WORTH_A_THREAD = 1 << 20  # numbers to look at; fewer are done with before a thread is started
+WORTH_A_THREAD = 1 << 20  # array elements; less work is done before a thread has started
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
 def side_by_side(work: Callable[[Job], Result], jobs: Sequence[Job], numbers: int) -> list[Result]:
-    """work(job) for each job; `numbers` is how many there are to look at in all of them. The first jobs start first."""
-    found: list[Any] = [None] * len(jobs)
-    waiting = iter(enumerate(jobs))  # handing out the next one is atomic
+    """[work(job) for job in jobs], in threads; jobs start in order. `numbers` counts the array elements of all jobs."""
+    results: list[Any] = [None] * len(jobs)
+    queue = iter(enumerate(jobs))  # shared by the threads: taking the next item is atomic
 
-    def some() -> None:
-        for place, job in waiting:
-            found[place] = work(job)
+    def drain() -> None:
+        for position, job in queue:
+            results[position] = work(job)
 
-    more = min(THREADS, len(jobs), numbers // WORTH_A_THREAD) - 1
-    if more < 1:
-        some()
-        return found
-    with ThreadPoolExecutor(more) as pool:
-        others = [pool.submit(some) for _ in range(more)]
-        some()
-        for other in others:
-            other.result()
-    return found
+    helpers = min(THREADS, len(jobs), numbers // WORTH_A_THREAD) - 1  # this thread works too
+    if helpers < 1:
+        drain()
+        return results
+    with ThreadPoolExecutor(helpers) as pool:
+        running = [pool.submit(drain) for _ in range(helpers)]
+        drain()
+        for helper in running:
+            helper.result()
+    return results

@@ -1,4 +1,4 @@
-"""Moves values between token grids: key windows of reduced attention, cells of a stage change."""
+"""Moves values between token grids: from tokens to reduced keys and back, and between stages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gradskip_onnx.types import Array, Grid, Size
 
 
 def window_mean(values: Array, grid: Grid, side: int) -> Array:
-    """(n,) on the grid -> (keys,), the mean over each side x side window; rows and columns left over are in none."""
+    """(n,) on the grid -> (keys,), the mean over each side x side window; leftover rows and columns are in none."""
     if side == 1:
         return values
     rows, columns = grid.reduced(side)
@@ -28,14 +28,17 @@ def window_spread(values: Array, grid: Grid, side: int) -> Array:
 
 
 def cells(coarse: Size, fine: Size) -> Array:
-    """(n_fine,): the coarse token whose cell holds each fine token. Cells of a stride-2 merge are 2 x 2."""
+    """The coarse token over each fine token, (n_fine,). A coarse token of a stride-2 merge covers a cell of 2 x 2."""
     rows = np.arange(fine[0]) * coarse[0] // fine[0]
     columns = np.arange(fine[1]) * coarse[1] // fine[1]
     return (rows[:, None] * coarse[1] + columns).ravel()
 
 
 def cell_shares(weights: Array, cell: Array, count: int) -> tuple[Array, int]:
-    """Each fine token's share of its cell, in proportion to `weights`; equal in the cells without weight, counted."""
+    """Each fine token's share of its cell (n_fine,), proportional to `weights`, and the number of cells of weight 0.
+
+    In those cells all shares are equal.
+    """
     totals = np.bincount(cell, weights, count)
     empty = totals == 0
     sizes = np.bincount(cell, minlength=count)

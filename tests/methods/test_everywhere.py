@@ -18,7 +18,7 @@ from gradskip_onnx.demo.scenes import scene
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.methods import METHODS
-from gradskip_onnx.methods.masking.rise import RiseOptions, drawn
+from gradskip_onnx.methods.masking.rise import RiseOptions, draw_masks
 from gradskip_onnx.types import Array, Needs, Trace
 from tests.support.method_models import fast
 
@@ -203,7 +203,7 @@ def test_rise_of_segformer():
     """The probability of the class, averaged over the pixels that the whole picture gave to it."""
     explainer, trace, mask = passed()
     options = RiseOptions(masks=24, cells=4, keep=0.5)
-    masks = np.concatenate(list(drawn(options, (96, 96))))
+    masks = np.concatenate(list(draw_masks(options, (96, 96))))
     session = onnxruntime.InferenceSession(str(FIXTURES / "segformer.onnx"), providers=["CPUExecutionProvider"])
     images = (masks[:, None] * picture(explainer)).astype(np.float32)
     logits = session.run([explainer.architecture.logits], {explainer.architecture.input: images})[0].astype(np.float64)

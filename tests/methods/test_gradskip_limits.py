@@ -12,7 +12,7 @@ import pytest
 
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.methods import choose_method
-from gradskip_onnx.methods.gradskip.gradskip import GUARDS, GradSkipOptions, gradskip, needs, walked
+from gradskip_onnx.methods.gradskip.gradskip import GUARDS, GradSkipOptions, gradskip, needs, propagated_blocks
 from gradskip_onnx.types import Architecture, Needs, Relevance
 
 from . import oracles
@@ -220,7 +220,7 @@ def test_needs_no_more_than_it_reads(options, expected):
     ],
 )
 def test_blocks_of_the_printed_walk(count, patches_read, expected):
-    assert walked(blocks(count, patches_read=patches_read)) == expected
+    assert propagated_blocks(blocks(count, patches_read=patches_read)) == expected
 
 
 def test_the_page_names_every_option_value_and_count():

@@ -21,7 +21,7 @@ from torch import nn
 import gradskip_onnx
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.methods.gradskip.gradskip_plus import GradSkipPlusOptions, middle, spread
+from gradskip_onnx.methods.gradskip.gradskip_plus import GradSkipPlusOptions, middle_blocks, spread
 from gradskip_onnx.types import Array
 
 from .lrp_rules import gamma
@@ -207,7 +207,7 @@ def test_a_class_that_is_certain_has_a_map():
 )
 def test_the_middle_of_a_model(count: int, expected: tuple[int, int]):
     numbers: Any = range(1, count + 1)
-    found: Any = middle(numbers, GradSkipPlusOptions())
+    found: Any = middle_blocks(numbers, GradSkipPlusOptions())
     assert (found[0], found[-1]) == expected
 
 

@@ -15,7 +15,7 @@ from scipy import ndimage
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics.pairwise import cosine_similarity
 
-from gradskip_onnx.methods.masking.rise import RiseOptions, drawn
+from gradskip_onnx.methods.masking.rise import RiseOptions, draw_masks
 from gradskip_onnx.types import Array
 from tests.support.torch_vits import GRID, KINDS, SIZE, Pair, agree, pair, watch
 
@@ -45,7 +45,7 @@ def rise_masks(options: RiseOptions, size: tuple[int, int]) -> Array:
 @pytest.mark.parametrize(("cells", "keep"), [(8, 0.1), (7, 0.5), (1, 0.5)])
 def test_masks_of_rise(size, cells, keep):
     options = RiseOptions(masks=40, cells=cells, keep=keep, seed=3)
-    found = np.concatenate(list(drawn(options, size)))
+    found = np.concatenate(list(draw_masks(options, size)))
 
     assert found.shape == (40, *size)
     assert np.abs(found - rise_masks(options, size)).max() < 1e-6
@@ -53,7 +53,7 @@ def test_masks_of_rise(size, cells, keep):
 
 def test_masks_of_rise_show_as_much_as_asked_for():
     """The mean over many masks is the share of cells kept, everywhere in the picture."""
-    masks = np.concatenate(list(drawn(RiseOptions(masks=3000, cells=8, keep=0.3), (32, 32))))
+    masks = np.concatenate(list(draw_masks(RiseOptions(masks=3000, cells=8, keep=0.3), (32, 32))))
 
     assert np.abs(masks.mean(axis=0) - 0.3).max() < 0.05
 

@@ -1,7 +1,7 @@
-"""The attention of one block over all of its tokens, special ones included: a row over the tokens times a matrix.
+"""Products of a row over all tokens of a block, special ones included, with a matrix made from its attention.
 
-No N x N matrix is written out. Attention to reduced keys stays (queries, keys), attention in windows stays one small
-matrix a window; what arrives at a key is divided among the tokens it stands for.
+No N x N matrix is written out. Attention to reduced keys stays (queries, keys), window attention stays one small matrix
+per window; the value of a key is divided equally among its tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from gradskip_onnx.methods.windows import window_spread
 from gradskip_onnx.types import Array, Block, Trace
 
 Fuse = Callable[..., Array]  # arrays (heads, queries, keys) -> (queries, keys)
-Part = tuple[Array, list[Array], Callable[[Array], Array]]  # queries, their rows of each array, from keys to tokens
+# Tokens of some queries, the rows (heads, queries, keys) of each array, and the map of keys (keys,) to tokens (N,).
+Part = tuple[Array, list[Array], Callable[[Array], Array]]
 
 FUSIONS: Mapping[str, Fuse] = {
     "mean": lambda A: A.mean(axis=0),
@@ -29,14 +30,14 @@ FUSIONS: Mapping[str, Fuse] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockAttention:
-    """One block of one trace."""
+    """Attention of one block in one trace; it, its gradients and relevance are as in Trace, special tokens included."""
 
     trace: Trace
     block: Block
 
     @property
     def count(self) -> int:
-        """N."""
+        """N, the number of tokens."""
         return self.block.grid.patches + len(self.block.special)
 
     @property
@@ -45,35 +46,35 @@ class BlockAttention:
 
     @property
     def gradient(self) -> Array:
-        """Of the score explained, at the attention."""
+        """Gradient of the explained score at the attention."""
         return self.trace.gradients[self.block.attention]
 
     @property
     def readout(self) -> Array:
-        """Of the score that the head gives the tokens of this block, at the attention."""
+        """Gradient at the attention of the score that the model's head gives to the tokens of this block."""
         return self.trace.readouts[self.block.attention]
 
     @property
     def relevance(self) -> Array:
-        """Of the attention, by the rules that the method asked for."""
+        """Relevance of the attention, by the rule set in `Needs.attention_relevance`."""
         return self.trace.relevances[self.block.attention]
 
-    def carried(self, row: Array, fuse: Fuse, *arrays: Array) -> Array:
-        """row M, (N,): M is what `fuse` makes of the arrays, each laid out as the attention is."""
+    def carry(self, row: Array, fuse: Fuse, *arrays: Array) -> Array:
+        """row @ M, (N,), with M = fuse(*arrays); the arrays have the axes of the attention."""
         found = np.zeros(self.count)
         for queries, rows, from_keys in self._parts(arrays):
             found += from_keys(row[queries] @ fuse(*rows))
         return found
 
     def sums(self, fuse: Fuse, *arrays: Array) -> Array:
-        """The row sums of M, (N,)."""
+        """The row sums of M = fuse(*arrays), (N,)."""
         found = np.zeros(self.count)
         for queries, rows, _ in self._parts(arrays):
             found[queries] = fuse(*rows).sum(axis=1)
         return found
 
     def patches(self, row: Array) -> Array:
-        """The entries of the patches, (n,)."""
+        """The entries of `row` at the patches, (n,)."""
         return np.delete(row, self.block.special)
 
     def _parts(self, arrays: tuple[Array, ...]) -> Iterator[Part]:

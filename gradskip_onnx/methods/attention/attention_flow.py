@@ -1,4 +1,4 @@
-"""Attention flow: how much could flow from the tokens that the head reads to each patch, attention being the pipes."""
+"""Attention flow: maximum flow from the tokens that the head reads to each patch, attention being the capacities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, re
 from .all_tokens import FUSIONS, BlockAttention
 from .readout import start
 
-UNIT = 1 << 30  # capacities are whole numbers for the solver: 1 becomes this, the largest power of two in 32 bits
+UNIT = 1 << 30  # the solver takes int32 capacities: a capacity of 1 is this, the largest power of two in that type
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class AttentionFlowOptions:
 def attention_flow(
     trace: Trace, architecture: Architecture, options: AttentionFlowOptions, passes: Passes
 ) -> Relevance:
-    """Maximum flow from the output to each patch of the lowest layer, divided by the sum over the patches.
+    """Maximum flow from the source to each patch at the input of the first block, divided by the sum over the patches.
 
-    Nodes are the tokens of each layer; the edge from token i above block l to token j below it has the capacity Â^l_ij
-    of rollout. The source feeds the tokens that the head reads, 1 in all.
+    Nodes are the tokens between blocks. The edge from token i after block l to token j before it has the capacity
+    Â^l_ij of rollout. Edges from the source to the tokens that the head reads have capacities that sum to 1.
     """
     blocks = architecture.blocks[-options.blocks :] if options.blocks else architecture.blocks
     row = start(trace, architecture, passes)
@@ -47,34 +47,34 @@ def attention_flow(
     )
 
 
-def _capacities(whole: BlockAttention, heads: str) -> Array:
-    """Â: attention and skip path, rows divided by their sums."""
+def _capacities(block: BlockAttention, heads: str) -> Array:
+    """Â = Ā + I with rows divided by their sums: attention and skip path, (N, N)."""
     fuse = FUSIONS[heads]
-    whole.sums(fuse, whole.attention)  # checks shape and values
-    matrix = fuse(whole.attention.astype(np.float64)) + np.eye(whole.count)
+    block.sums(fuse, block.attention)  # checks shape and values
+    matrix = fuse(block.attention.astype(np.float64)) + np.eye(block.count)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
 def _to_each_token(row: Array, matrices: list[Array]) -> Array:
-    """Maximum flow to each token of the lowest layer; `matrices` from the lowest block up."""
+    """Maximum flow to each token before the first block, (N,); `matrices` are in the order of the blocks."""
     csgraph, sparse = import_optional("scipy.sparse.csgraph"), import_optional("scipy.sparse")
     count, layers = len(row), len(matrices)
     source = (layers + 1) * count
-    above, below, room = [np.full(count, source)], [layers * count + np.arange(count)], [row]
+    above, below, capacity = [np.full(count, source)], [layers * count + np.arange(count)], [row]
     for layer, matrix in enumerate(matrices):
         i, j = np.indices(matrix.shape)
         above.append((layer + 1) * count + i.ravel())
         below.append(layer * count + j.ravel())
-        room.append(matrix.ravel())
-    whole = np.rint(np.concatenate(room) * UNIT).astype(np.int32)
+        capacity.append(matrix.ravel())
+    units = np.rint(np.concatenate(capacity) * UNIT).astype(np.int32)
     edges = (np.concatenate(above), np.concatenate(below))
-    graph = sparse.csr_matrix((whole, edges), shape=(source + 1, source + 1))
+    graph = sparse.csr_matrix((units, edges), shape=(source + 1, source + 1))
     graph.eliminate_zeros()
     return np.array([csgraph.maximum_flow(graph, source, token).flow_value / UNIT for token in range(count)])
 
 
 def refuses(architecture: Architecture) -> str:
-    """One maximum flow for each patch over all edges is within reach of a plain transformer only."""
+    """Refuse models with stages, reduced keys or windows: flow is defined on full attention matrices of one grid."""
     blocks = architecture.blocks
     if len({block.grid for block in blocks}) > 1:
         return "its token grid changes between stages, and flow is defined on one; rollout is the substitute"

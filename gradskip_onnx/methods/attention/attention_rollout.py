@@ -23,12 +23,12 @@ class RolloutOptions:
 
 
 def rollout(trace: Trace, architecture: Architecture, options: RolloutOptions, passes: Passes) -> Relevance:
-    """J = Â^L ... Â^start, rows of Â = Ā + I divided by their sums; the row of the class token, patches only."""
+    """The row of the class token in Â^L ... Â^start, at the patches; Â = Ā + I with rows divided by their sums."""
     fuse = FUSIONS[options.heads]
 
-    def back_through(whole: BlockAttention, row: Array) -> Array:
-        shared = row / (1 + whole.sums(fuse, whole.attention))
-        return np.asarray(shared + whole.carried(shared, fuse, whole.attention))
+    def back_through(block: BlockAttention, row: Array) -> Array:
+        shared = row / (1 + block.sums(fuse, block.attention))
+        return np.asarray(shared + block.carry(shared, fuse, block.attention))
 
     row = start(trace, architecture, passes)
     stop = first_block(options.start, architecture)

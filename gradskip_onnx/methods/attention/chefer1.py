@@ -22,11 +22,11 @@ class Chefer1Options:
 def chefer1(trace: Trace, architecture: Architecture, options: Chefer1Options, passes: Passes) -> Relevance:
     """The row of the class token in (I + C^L) ... (I + C^start), C = mean over the heads of relu(G * R).
 
-    G is the gradient at the attention, R its relevance.
+    G is the gradient at the attention, R the relevance of the attention.
     """
 
-    def back_through(whole: BlockAttention, row: Array) -> Array:
-        return row + whole.carried(row, weighted, whole.relevance, whole.gradient)
+    def back_through(block: BlockAttention, row: Array) -> Array:
+        return row + block.carry(row, weighted, block.relevance, block.gradient)
 
     row = start(trace, architecture, passes)
     stop = first_block(options.start, architecture)

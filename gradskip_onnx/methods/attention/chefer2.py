@@ -21,15 +21,15 @@ class Chefer2Options:
 
 
 def weighted(A: Array, G: Array) -> Array:
-    """E = mean over the heads of relu(G * A)."""
+    """E = mean over the heads of relu(G * A), (queries, keys)."""
     return np.asarray(np.maximum(G * A, 0).mean(axis=0))
 
 
 def chefer2(trace: Trace, architecture: Architecture, options: Chefer2Options, passes: Passes) -> Relevance:
     """R <- R + E R over the blocks, from R = I: the row of the class token in (I + E^L) ... (I + E^start)."""
 
-    def back_through(whole: BlockAttention, row: Array) -> Array:
-        return row + whole.carried(row, weighted, whole.attention, whole.gradient)
+    def back_through(block: BlockAttention, row: Array) -> Array:
+        return row + block.carry(row, weighted, block.attention, block.gradient)
 
     row = start(trace, architecture, passes)
     stop = first_block(options.start, architecture)

@@ -1,4 +1,4 @@
-"""LeGrad: at every block the head's own score, and what its attention would have to change to raise it."""
+"""LeGrad: at every block, the gradient of the head's score of that block's tokens at its attention."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ class LegradOptions:
 
 
 def legrad(trace: Trace, architecture: Architecture, options: LegradOptions) -> Relevance:
-    """E^l = sum over heads and queries of relu(ds^l/dA^l), over h n; the mean over the blocks, patches only.
+    """Mean over the blocks of E^l = sum over heads and queries of relu(ds^l/dA^l) / (h N), at the patches.
 
-    s^l is the logit of the class when the model's head reads the tokens that leave block l.
+    s^l is the logit of the class if the model's head reads the output tokens of block l.
     """
-    seen = [BlockAttention(trace, block) for block in architecture.blocks if block.attention in trace.readouts]
-    used = seen[-options.blocks :] if options.blocks else seen
-    found = np.mean([whole.patches(_of_block(whole)) for whole in used], axis=0)
+    readable = [BlockAttention(trace, block) for block in architecture.blocks if block.attention in trace.readouts]
+    used = readable[-options.blocks :] if options.blocks else readable
+    found = np.mean([block.patches(_of_block(block)) for block in used], axis=0)
     return Relevance(
         read_only(found.reshape(architecture.blocks[-1].grid)),
         checks={"blocks": float(len(used)), "sum": float(found.sum())},
-        notes=_notes(seen, architecture),
+        notes=_notes(readable, architecture),
     )
 
 
-def _of_block(whole: BlockAttention) -> Array:
-    return whole.carried(np.full(whole.count, 1 / whole.count), _positive, whole.readout)
+def _of_block(block: BlockAttention) -> Array:
+    """E^l over all tokens, (N,)."""
+    return block.carry(np.full(block.count, 1 / block.count), _positive, block.readout)
 
 
 def _positive(G: Array) -> Array:
     return np.asarray(np.maximum(G, 0).mean(axis=0))
 
 
-def _notes(seen: Sequence[BlockAttention], architecture: Architecture) -> tuple[str, ...]:
-    left_out = len(architecture.blocks) - len(seen)
+def _notes(readable: Sequence[BlockAttention], architecture: Architecture) -> tuple[str, ...]:
+    left_out = len(architecture.blocks) - len(readable)
     return (f"the head cannot read the tokens of {left_out} blocks of earlier stages",) if left_out else ()
 
 

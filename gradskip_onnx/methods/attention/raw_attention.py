@@ -1,4 +1,4 @@
-"""Raw attention: what the tokens that the head reads attend to in the last block."""
+"""Raw attention: where the tokens that the head reads attend in the last block."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class RawAttentionOptions:
 
 
 def raw_attention(trace: Trace, architecture: Architecture, options: RawAttentionOptions, passes: Passes) -> Relevance:
-    """The row of the class token in the last attention, heads fused; patches only. The class plays no part."""
+    """The row of the class token in the last attention, heads fused, at the patches; the same for every class."""
     row, last = start(trace, architecture, passes), architecture.blocks[-1]
     fuse = FUSIONS[options.heads]
-    seen = walk(
-        trace, architecture, row, len(architecture.blocks) - 1, lambda whole, r: whole.carried(r, fuse, whole.attention)
+    found = walk(
+        trace, architecture, row, len(architecture.blocks) - 1, lambda block, r: block.carry(r, fuse, block.attention)
     )
     return Relevance(
-        read_only(seen.reshape(last.grid)),
-        checks={"tokens_read": float((row > 0).sum()), "sum": float(seen.sum())},
+        read_only(found.reshape(last.grid)),
+        checks={"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
     )
 
 

@@ -1,7 +1,7 @@
-"""Which tokens the score is read from, and the way of a row over tokens from the last block down to an earlier one.
+"""Finds the tokens the score is read from, and carries a row over tokens from the last block back to an earlier one.
 
-Rollout, its relatives and TAM all ask for one row of a product of matrices: that of the class token. The row is carried
-through the product from the left, so no product of matrices is ever formed.
+Rollout, Chefer's methods and TAM need one row of a product of matrices: that of the class token. The row is multiplied
+by one matrix after the other, so no product of matrices is formed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Step = Callable[[BlockAttention, Array], Array]
 
 
 def start(trace: Trace, architecture: Architecture, passes: Passes) -> Array:
-    """(N,), sum 1: the tokens of the last block that the score is read from, each with the same weight.
+    """The tokens of the last block that the score is read from: a row (N,), sum 1.
 
-    Classification: those at which the score has a gradient, which are the class token, the class and the distillation
-    token, or every token that is averaged. Segmentation: the patches under the pixels explained, by covered area.
+    Classification: equal weights at all tokens where the score has a gradient (the class token, class and distillation
+    token, or all averaged tokens). Segmentation: patches under the explained pixels, weighted by covered area.
     """
     last = architecture.blocks[-1]
     pixels = passes.pixels()
@@ -33,20 +33,20 @@ def start(trace: Trace, architecture: Architecture, passes: Passes) -> Array:
 
 
 def walk(trace: Trace, architecture: Architecture, row: Array, stop: int, step: Step) -> Array:
-    """Carry `row` from the last block down to block `stop` (0 is the first); (n,) on the grid of that block."""
+    """Carry `row` (N,) from the last block back through block `stop` (0 is the first); (n,) at its patches."""
     blocks = architecture.blocks
     for at in range(len(blocks) - 1, stop - 1, -1):
         row = step(BlockAttention(trace, blocks[at]), row)
         if at > stop:
-            row = handed_down(row, blocks[at], blocks[at - 1])
+            row = to_block_before(row, blocks[at], blocks[at - 1])
     return BlockAttention(trace, blocks[stop]).patches(row)
 
 
-def handed_down(row: Array, block: Block, before: Block, *, divide: bool = True) -> Array:
-    """A row over the tokens of a block, over those of the block before it.
+def to_block_before(row: Array, block: Block, before: Block, *, divide: bool = True) -> Array:
+    """A row over the tokens of `block` as a row over the tokens of the block before it.
 
-    At a stage change a coarse patch passes on to the fine patches of its cell, in equal parts (or, with divide=False,
-    each the whole). Special tokens do not come from the stage before: what lies on them ends there.
+    At a stage change the value of a coarse patch is divided equally among the fine patches of its cell, or copied to
+    each with divide=False. The values of special tokens are dropped: these tokens do not come from the stage before.
     """
     if (block.grid, block.special) == (before.grid, before.special):
         return row
@@ -63,13 +63,14 @@ def handed_down(row: Array, block: Block, before: Block, *, divide: bool = True)
 
 
 def first_block(number: int, architecture: Architecture) -> int:
-    """The position of the block that a user calls `number`."""
+    """The position of block `number`, which counts from 1."""
     if number > len(architecture.blocks):
         raise InputError(f"option start: got {number}, allowed: at most {len(architecture.blocks)}")
     return number - 1
 
 
 def _read_by_head(trace: Trace, last: Block) -> Array:
+    """1 at each output token of the last block where the score has a gradient, else 0; (N,)."""
     found = np.abs(trace.gradients[last.tokens_out]).max(axis=1) > 0
     if not found.any():
         raise UnsupportedModelError(
@@ -80,7 +81,7 @@ def _read_by_head(trace: Trace, last: Block) -> Array:
 
 
 def _under(pixels: Array, last: Block) -> Array:
-    """How much of the pixels lies on each patch; cells of both grids are cut to the finer of the two."""
+    """The weight of the pixels over each patch, (N,), 0 at special tokens; both grids are refined to a common one."""
     fine = (max(pixels.shape[0], last.grid.rows), max(pixels.shape[1], last.grid.columns))
     rows, columns = pixels.shape
     weights = pixels.ravel()[cells((rows, columns), fine)].astype(np.float64)

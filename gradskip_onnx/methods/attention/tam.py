@@ -1,4 +1,4 @@
-"""Transition Attention Maps: the states of a chain over the blocks, weighed by an integrated gradient of the last."""
+"""Transition Attention Maps: states of a Markov chain over the blocks, weighed by integrated gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
 
 from .all_tokens import FUSIONS, BlockAttention
-from .readout import first_block, handed_down, start, walk
+from .readout import first_block, start, to_block_before, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +22,22 @@ class TamOptions:
 
 
 def tam(trace: Trace, architecture: Architecture, options: TamOptions, passes: Passes) -> Relevance:
-    """s = Ā^L[cls]; s <- s Ā^l + s for l = L-1 ... start; the map is s * W, W from the last attention's gradients."""
+    """s * W with s = Ā^L[cls], s <- s Ā^l + s for l = L-1 ... start, and W = mean over the heads of relu(D)[cls].
+
+    D is the integrated gradient at the attention of the last block.
+    """
     mean, blocks = FUSIONS["mean"], architecture.blocks
     stop = first_block(options.start or len(blocks) // 3 + 1, architecture)
 
-    def back_through(whole: BlockAttention, state: Array) -> Array:
-        moved = whole.carried(state, mean, whole.attention)
-        return moved if whole.block is blocks[-1] else moved + state
+    def back_through(block: BlockAttention, state: Array) -> Array:
+        moved = block.carry(state, mean, block.attention)
+        return moved if block.block is blocks[-1] else moved + state
 
     row = start(trace, architecture, passes)
     state = walk(trace, architecture, row, stop, back_through)
-    weight = BlockAttention(trace, blocks[-1]).carried(
-        row, _positive, _integrated(trace, architecture, options, passes)
-    )
+    weight = BlockAttention(trace, blocks[-1]).carry(row, _positive, _integrated(trace, architecture, options, passes))
     for at in range(len(blocks) - 1, stop, -1):
-        weight = handed_down(weight, blocks[at], blocks[at - 1], divide=False)
+        weight = to_block_before(weight, blocks[at], blocks[at - 1], divide=False)
     found = state * BlockAttention(trace, blocks[stop]).patches(weight)
     return Relevance(
         read_only(found.reshape(blocks[stop].grid)),
@@ -45,19 +46,19 @@ def tam(trace: Trace, architecture: Architecture, options: TamOptions, passes: P
 
 
 def _integrated(trace: Trace, architecture: Architecture, options: TamOptions, passes: Passes) -> Array:
-    """D = mean over the steps of dy(a x)/dA^L, a from 0 to 1; the class is that of the whole image."""
+    """D = mean over the steps of dy(a x)/dA^L, a from 0 to 1; y is the score of the class of the full image."""
     last = architecture.blocks[-1].attention
     shares = np.linspace(0, 1, options.steps, dtype=np.float32)
     images = shares[:, None, None, None] * trace.input
     total = np.zeros(trace.values[last].shape)
-    only = Needs(attention_gradients=architecture.last_block)  # of the scaled images nothing else is looked at
-    for scaled in passes.traces(images, only):
+    needs = Needs(attention_gradients=architecture.last_block)
+    for scaled in passes.traces(images, needs):
         total += scaled.gradients[last]
     return total / options.steps
 
 
 def _positive(D: Array) -> Array:
-    """The mean over the heads, after the relu."""
+    """Mean over the heads of relu(D), (queries, keys)."""
     return np.asarray(np.maximum(D, 0).mean(axis=0))
 
 

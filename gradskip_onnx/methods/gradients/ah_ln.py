@@ -1,4 +1,4 @@
-"""AH+LN: input times gradient in which attention weights and the spreads of normalisations are constants."""
+"""AH+LN: value times gradient, with attention weights and the deviations of the norms held constant."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .value_times_gradient import READ_HELP, READS, relevance_map
 @dataclass(frozen=True, slots=True)
 class AhLnOptions:
     read: str = option("tokens", READ_HELP, choices=tuple(READS))
-    mean: bool = option(False, "hold the mean that a normalisation takes off constant as well")
+    mean: bool = option(False, "hold the mean that a normalisation subtracts constant as well")
     gates: bool = option(False, "hold the gate F of GELU = x F(x) constant as well")
 
 
 def ah_ln(trace: Trace, architecture: Architecture, options: AhLnOptions) -> Relevance:
-    """R_i = sum over the channels of t_i * g_i; g is the gradient of a model whose heads and norms are linear maps."""
+    """R_i = sum over the channels of t_i * g_i; g is the gradient of a model with linear attention and norms."""
     found, notes = relevance_map(trace, architecture, options.read)
     return Relevance(read_only(found), checks={"sum": float(found.sum())}, notes=notes)
 

@@ -1,4 +1,4 @@
-"""AttnLRP: relevance shared through attention, norms and gates, in the paper's form and in that of its vision code."""
+"""AttnLRP: relevance propagated through attention, norms and gates, as in the paper or as in its code for vision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradskip_onnx.types import Architecture, Relevance, Trace, read_only
 from .value_times_gradient import READ_HELP, READS, relevance_map
 
 VARIANTS: Mapping[str, str] = {"vit": "attnlrp-vit", "full": "attnlrp"}
-OF_VARIANT = -1.0  # for a gamma: the default of the variant
+OF_VARIANT = -1.0  # value of a gamma option that stands for the default of the variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class AttnLrpOptions:
 
 
 def attnlrp(trace: Trace, architecture: Architecture, options: AttnLrpOptions) -> Relevance:
-    """R = sum over the channels of x * g, signed."""
+    """R = sum over the channels of x * g, signed; g by the rules of the variant."""
     found, notes = relevance_map(trace, architecture, options.read)
     return Relevance(read_only(found), checks={"sum": float(found.sum())}, notes=notes)
 
 
 def rules(options: AttnLrpOptions) -> Rules:
-    """The table of the variant, with the gammas that were set."""
+    """The rule set of the variant, with the gammas that the user set."""
     gammas = (("gamma_linear", options.gamma_linear), ("gamma_conv", options.gamma_conv))
     return Rules(VARIANTS[options.variant], tuple((name, float(value)) for name, value in gammas if value >= 0))
 

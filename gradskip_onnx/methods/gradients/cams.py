@@ -31,7 +31,7 @@ class CamPlusOptions:
 
 
 def activation_map(trace: Trace, architecture: Architecture, options: Any, weigh: Callable[..., Array]) -> Relevance:
-    """relu(sum_k w_k a_k) on the grid of the last block; `weigh` makes w (d,) of a and its gradient (n, d)."""
+    """relu(sum_k w_k a_k) on the grid of the last block, with w = weigh(a, G) (d,), tokens a and gradient G (n, d)."""
     last = Patches(trace, architecture.blocks[-1])
     a, G = last.value(LAYERS[options.layer]), last.gradient(LAYERS[options.layer])
     if not G.any():
@@ -61,25 +61,25 @@ def grad_cam(trace: Trace, architecture: Architecture, options: CamOptions) -> R
 
 
 def grad_cam_plus(trace: Trace, architecture: Architecture, options: CamPlusOptions) -> Relevance:
-    """w_k = sum_j relu(G_jk) G_jk^2 / (2 G_jk^2 + G_jk^3 sum_i a_ik + eps); a zero denominator gives no weight."""
+    """w_k = sum_j relu(G_jk) G_jk^2 / (2 G_jk^2 + G_jk^3 sum_i a_ik + eps); a term with denominator 0 is 0."""
 
     def weigh(a: Array, G: Array) -> Array:
-        below = 2 * G**2 + G**3 * a.sum(axis=0) + options.eps
-        share = np.divide(G**2, below, out=np.zeros_like(G), where=below != 0)
+        denominator = 2 * G**2 + G**3 * a.sum(axis=0) + options.eps
+        share = np.divide(G**2, denominator, out=np.zeros_like(G), where=denominator != 0)
         return np.asarray((np.maximum(G, 0) * share).sum(axis=0))
 
     return activation_map(trace, architecture, options, weigh)
 
 
 def cam_needs(options: Any, architecture: Architecture) -> Needs:
-    """The tokens read and their gradients, of the last block."""
+    """The tokens of the last block that the option `layer` names, and their gradients."""
     tensor = LAYERS[options.layer]
-    wanted: dict[str, Any] = dict.fromkeys((tensor, f"{tensor}_gradients"), architecture.last_block)
-    return Needs(**wanted)
+    fields: dict[str, Any] = dict.fromkeys((tensor, f"{tensor}_gradients"), architecture.last_block)
+    return Needs(**fields)
 
 
 def last_block_backward(_options: Any) -> Cost:
-    """One forward pass, and a backward pass that ends in the last block."""
+    """The cost of one forward pass and a backward pass that ends in the last block."""
     return Cost(1, 1, "the backward pass ends in the last block")
 
 

@@ -1,4 +1,4 @@
-"""Pe-LRP: relevance of the pixels together with that of the positional embedding."""
+"""Pe-LRP: relevance of the pixels plus relevance of the positional embedding."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class PeLrpOptions:
 
 
 def pe_lrp(trace: Trace, architecture: Architecture, options: PeLrpOptions, passes: Passes) -> Relevance:
-    """relu(sum over the channels of x * g + its patch's share of the position), or the norm of a token's relevance.
+    """At pixels: relu of x * g summed over the channels plus the pixel's share of P * g. At tokens: the norm of t * g.
 
-    Tokens t = e + P behind the positional embedding P have relevance t * g, of which P * g is that of the position.
-    Relevance begins as 1 at the logit; x * g begins as the logit itself, and is divided by it.
+    Tokens t = e + P after the positional embedding P have relevance t * g, and P * g of it belongs to the position.
+    The paper starts from relevance 1 at the logit, but x * g starts from the logit y, so all relevance is divided by y.
     """
     position = architecture.position
     if options.part == "position" and not position:
@@ -47,12 +47,12 @@ def pe_lrp(trace: Trace, architecture: Architecture, options: PeLrpOptions, pass
     found = (_pixels if options.read == "pixels" else _tokens)(trace, architecture, options.part, y)
     checks = {"sum": float(found.sum())}
     if position:
-        checks["position_sum"] = float((_of_position(trace, architecture, position) / y).sum())
+        checks["position_sum"] = float((_position_relevance(trace, architecture, position) / y).sum())
     return Relevance(read_only(found), checks=checks, notes=() if position else (NO_POSITION,))
 
 
 def _logit(trace: Trace, passes: Passes) -> float:
-    """Of the class; for segmentation its mean over the pixels explained."""
+    """The logit of the class; for segmentation its mean over the explained pixels. Raises if it is 0."""
     y = float(np.average(trace.logits[trace.target], weights=passes.pixels()))
     if y == 0:
         raise UnsupportedModelError("zero-score", "the logit of the class is 0: it has no relevance to share")
@@ -60,28 +60,28 @@ def _logit(trace: Trace, passes: Passes) -> float:
 
 
 def _pixels(trace: Trace, architecture: Architecture, part: str, y: float) -> Array:
-    """(H, W): a patch's positional relevance is divided equally among its pixels."""
+    """Relevance at the pixels, (H, W); the positional relevance of a patch is divided equally among its pixels."""
     height, width = architecture.input_dims.size
     found = np.zeros((height, width)) if part == "position" else at_pixels(trace, architecture)
     if part != "image" and architecture.position:
-        of_patch = _of_position(trace, architecture, architecture.position).sum(axis=1)
-        each = of_patch * architecture.grid.patches / (height * width)
-        found = found + each[cells(architecture.grid, (height, width))].reshape(height, width)
+        of_patch = _position_relevance(trace, architecture, architecture.position).sum(axis=1)
+        per_pixel = of_patch * architecture.grid.patches / (height * width)
+        found = found + per_pixel[cells(architecture.grid, (height, width))].reshape(height, width)
     return np.maximum(found / y, 0)
 
 
 def _tokens(trace: Trace, architecture: Architecture, part: str, y: float) -> Array:
-    """On the grid of the first block: the length of each token's relevance."""
+    """The Euclidean norm of each patch's relevance, on the grid of the first block."""
     tokens = Patches(trace, entrance(architecture))
     relevance = tokens.value("tokens_in") * tokens.gradient("tokens_in")
     if part != "both" and architecture.position:
-        of_position = _of_position(trace, architecture, architecture.position)
+        of_position = _position_relevance(trace, architecture, architecture.position)
         relevance = of_position if part == "position" else relevance - of_position
     return np.asarray(np.linalg.norm(relevance / y, axis=1).reshape(architecture.grid))
 
 
-def _of_position(trace: Trace, architecture: Architecture, position: Position) -> Array:
-    """P * g of the patches, (n, d)."""
+def _position_relevance(trace: Trace, architecture: Architecture, position: Position) -> Array:
+    """P * g at the patches, (n, d); P is the difference of the tokens after and before the positional embedding."""
     after = Patches(trace, entrance(architecture))
     before = Patches(trace, replace(after.block, tokens_in=position.before))
     return (after.value("tokens_in") - before.value("tokens_in")) * after.gradient("tokens_in")

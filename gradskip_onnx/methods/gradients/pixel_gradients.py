@@ -1,4 +1,4 @@
-"""Gradients at the pixels: times the image, integrated from a blank image, or averaged over noisy ones."""
+"""Input times gradient, integrated gradients and SmoothGrad: methods that read gradients at the pixels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SmoothOptions:
     noise: float = option(0.15, "standard deviation of the noise", low=0.0)
     unit: str = option("range", "unit of the noise: the image's own range, or 1", choices=("range", "one"))
     absolute: bool = option(True, "take the absolute value of each gradient")
-    seed: int = option(0, "of the noise", low=0)
+    seed: int = option(0, "seed of the noise", low=0)
 
 
 def input_x_gradient(trace: Trace, architecture: Architecture, options: InputGradientOptions) -> Relevance:
@@ -59,7 +59,7 @@ def integrated_gradients(
 
 
 def smoothgrad(trace: Trace, architecture: Architecture, options: SmoothOptions, passes: Passes) -> Relevance:
-    """Mean over the samples of dy/dx at x + noise, or of its absolute value; summed over the channels."""
+    """sum over the channels of the mean over the samples of dy/dx at x + noise, or of its absolute value."""
     x = trace.input
     width = options.noise * (float(np.ptp(x)) if options.unit == "range" else 1.0)
     rng = np.random.default_rng(options.seed)
@@ -71,18 +71,19 @@ def smoothgrad(trace: Trace, architecture: Architecture, options: SmoothOptions,
 
 
 def _gradients(images: Iterator[Array], architecture: Architecture, passes: Passes) -> Iterator[Array]:
-    """Gradients at the pixels of each image, a few images at a time."""
-    held: list[Array] = []
+    """Gradients at the pixels of each image (channels, H, W), computed AT_ONCE images at a time."""
+    batch: list[Array] = []
     for image in images:
-        held.append(image)
-        if len(held) == AT_ONCE:
-            yield from (gradient_at_pixels(seen, architecture) for seen in passes.traces(np.stack(held), PIXELS))
-            held = []
-    if held:
-        yield from (gradient_at_pixels(seen, architecture) for seen in passes.traces(np.stack(held), PIXELS))
+        batch.append(image)
+        if len(batch) == AT_ONCE:
+            yield from (gradient_at_pixels(trace, architecture) for trace in passes.traces(np.stack(batch), PIXELS))
+            batch = []
+    if batch:
+        yield from (gradient_at_pixels(trace, architecture) for trace in passes.traces(np.stack(batch), PIXELS))
 
 
 def gradient_at_pixels(trace: Trace, architecture: Architecture) -> Array:
+    """The gradient of the score at the image, (channels, H, W) float64; raises if it is not finite."""
     gradient = trace.gradients[architecture.input].astype(np.float64)
     if not np.isfinite(gradient).all():
         raise UnsupportedModelError(
@@ -92,7 +93,7 @@ def gradient_at_pixels(trace: Trace, architecture: Architecture) -> Array:
 
 
 def _relevance(values: Array, options: Any) -> Relevance:
-    """Values (channels, height, width), added up over the channels."""
+    """Scores (H, W): values (channels, H, W), or their absolute values, summed over the channels."""
     scores = (np.abs(values) if options.absolute else values).sum(axis=0)
     return Relevance(read_only(scores), checks={"sum": float(scores.sum())})
 

@@ -1,6 +1,6 @@
-"""Value times gradient where the image enters a model: at its pixels, or at the tokens behind the positional embedding.
+"""Value times gradient at the pixels, or at the tokens after the positional embedding.
 
-Under rules that share relevance, this product is the relevance of what it is read at.
+With the rules of LRP in place of those of the gradient, this product is relevance.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NO_POSITION = "the model adds no positional embedding: tokens are read where the
 
 
 def relevance_map(trace: Trace, architecture: Architecture, read: str) -> tuple[Array, tuple[str, ...]]:
-    """The sum over the channels of value * gradient, (H, W) or on the grid of the first block; and what to know of it.
+    """sum over the channels of value * gradient, (H, W) or on the grid of the first block, and notes for the user.
 
-    Patches only: what special tokens, the positional embedding and biases got is left out.
+    Relevance of special tokens, of the positional embedding and of biases is left out.
     """
     if read == "pixels":
         return at_pixels(trace, architecture), ()
@@ -36,11 +36,11 @@ def relevance_map(trace: Trace, architecture: Architecture, read: str) -> tuple[
 
 
 def at_pixels(trace: Trace, architecture: Architecture) -> Array:
-    """(H, W)."""
+    """sum over the channels of x * g, (H, W)."""
     return np.asarray((trace.input.astype(np.float64) * gradient_at_pixels(trace, architecture)).sum(axis=0))
 
 
 def entrance(architecture: Architecture) -> Block:
-    """The first block as if it began behind the positional embedding, where there is one."""
+    """The first block with the tokens after the positional embedding, if there is one, as its `tokens_in`."""
     first, position = architecture.blocks[0], architecture.position
     return replace(first, tokens_in=position.after, special=position.special) if position else first

@@ -1,1 +1,1 @@
-"""GradSkip and gradskip+."""
+"""The methods GradSkip and gradskip+."""

@@ -1,4 +1,4 @@
-"""The skip gate of GradSkip: what the main path is weighed against, one function per choice."""
+"""The skip gate of GradSkip: the share of relevance that goes through the main path; one function per option value."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 from gradskip_onnx.methods.patches import Patches, overlaps
 from gradskip_onnx.types import Array
 
-Sides = tuple[Array, Array]  # sum_k |G * .| of the main path and of the skip path, (n,) each
+Sides = tuple[Array, Array]  # sum_k |G * T| with T of the main path and of the skip path, (n,) each
 
 
 def share(sides: Sides, events: Counter[str]) -> float:
-    """b = sum |G * main| / (sum |G * main| + sum |G * skip|); 0/0 is a half, counted."""
-    through, around = (float(side.sum()) for side in sides)
-    if through + around == 0:
+    """b = sum |G * main| / (sum |G * main| + sum |G * skip|); 0/0 is a half, counted in `events`."""
+    main, skip = (float(side.sum()) for side in sides)
+    if main + skip == 0:
         events["even_gates"] += 1
         return 0.5
-    return through / (through + around)
+    return main / (main + skip)
 
 
 def by_output(blocks: Sequence[Patches], at: int, reading: str) -> Sides:
-    """As printed: the tokens of this block against those of the one before.
+    """As printed in the paper: the tokens of this block (main) against those of the block before (skip).
 
-    The block before a block's output, or its attention branch, is what enters it. What enters it has the entrance of
-    the block before on its other side; at the first block of a stage there is none of the same shape, and the zeros
-    returned make the gate undefined.
+    If the tokens are the output or the branch of a block, those of the block before are this block's input. If they
+    are inputs, the skip side is the input of the block before; the first block of a stage has none of the same shape,
+    and zeros make its gate undefined (a half).
     """
     main, G = blocks[at].abs_product(reading), blocks[at].raw_gradient(reading)
     if reading != "tokens_in":
@@ -38,13 +38,13 @@ def by_output(blocks: Sequence[Patches], at: int, reading: str) -> Sides:
 
 
 def by_branch(blocks: Sequence[Patches], at: int, _reading: str) -> Sides:
-    """What the whole block adds, f = out - in, against what it adds to."""
-    entered, G = blocks[at].value("tokens_in"), blocks[at].gradient("tokens_out")
-    return overlaps(G, blocks[at].value("tokens_out") - entered), overlaps(G, entered)
+    """What the whole block adds, f = out - in (main), against its input (skip)."""
+    block_input, G = blocks[at].value("tokens_in"), blocks[at].gradient("tokens_out")
+    return overlaps(G, blocks[at].value("tokens_out") - block_input), overlaps(G, block_input)
 
 
 def by_attention(blocks: Sequence[Patches], at: int, _reading: str) -> Sides:
-    """What the attention alone adds, against what it adds to."""
+    """What the attention adds (main) against the input of the block (skip)."""
     return blocks[at].abs_product("branch"), overlaps(blocks[at].raw_gradient("branch"), blocks[at].tokens("tokens_in"))
 
 

@@ -1,4 +1,4 @@
-"""The Gini coefficient of attention heads: values are sorted, so it is exact; the heads of a model side by side."""
+"""The Gini coefficient of attention heads, exact (values are sorted) and computed in threads."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from gradskip_onnx.methods.threads import side_by_side
 from gradskip_onnx.types import Array
 
-CHUNK = 1 << 18  # values handled in float64 at a time, so that memory follows the float32 attention, not twice it
-JOB = 1 << 19  # values sorted at a time, unless a head has more: room for so many is found again, not asked for anew
+CHUNK = 1 << 18  # values converted to float64 at a time, so that no float64 copy of the whole attention is made
+JOB = 1 << 19  # values sorted in one job (a larger head is one job): buffers of this size are reused by the allocator
 
-Attention = Sequence[Array]  # (h, n, keys) of one block, or one such array a window
-Head = tuple[int, int]  # the block, and the head in it
+Attention = Sequence[Array]  # of one block: one array (h, n, keys), or one per window
+Head = tuple[int, int]  # position of the block, and of the head in it
 
 
 def gini_of_heads(blocks: Sequence[Attention]) -> list[Array]:
-    """Gini of all values of each head, (h,) a block; equal copies of every value would not change it."""
+    """Gini over all values of each head: one array (h,) per block. It does not change if every value is repeated."""
     lengths = [sum(part[0].size for part in attention) for attention in blocks]
 
     def work(heads: Sequence[Head]) -> Array:
@@ -37,7 +37,7 @@ def gini_of_heads(blocks: Sequence[Attention]) -> list[Array]:
 
 
 def gini_of_rows(blocks: Sequence[Attention]) -> list[Array]:
-    """Mean over the rows of the Gini of each row, (h,) a block."""
+    """Mean over the rows of the Gini of each row: one array (h,) per block."""
     return [np.array([_mean_of_rows(attention, head) for head in _heads(attention)]) for attention in blocks]
 
 
@@ -53,20 +53,20 @@ def _heads(attention: Attention) -> range:
 
 
 def _jobs(blocks: Sequence[Attention], lengths: Sequence[int]) -> list[list[Head]]:
-    """All heads, those of one length and element type together; the longest come first, so that no thread ends late."""
-    alike: dict[tuple[int, str], list[Head]] = {}
+    """All heads, grouped by length and element type; the longest come first, so that no thread ends late."""
+    groups: dict[tuple[int, str], list[Head]] = {}
     for block, attention in enumerate(blocks):
         key = (lengths[block], attention[0].dtype.str)
-        alike.setdefault(key, []).extend((block, head) for head in _heads(attention))
+        groups.setdefault(key, []).extend((block, head) for head in _heads(attention))
     jobs = []
-    for (length, _), heads in sorted(alike.items(), reverse=True):
+    for (length, _), heads in sorted(groups.items(), reverse=True):
         step = max(1, JOB // max(length, 1))
         jobs += [heads[at : at + step] for at in range(0, len(heads), step)]
     return jobs
 
 
 def _fill(row: Array, attention: Attention, head: int) -> None:
-    """All values of a head, one after the other."""
+    """Write all values of a head into `row`."""
     at = 0
     for part in attention:
         values = part[head]
@@ -75,11 +75,11 @@ def _fill(row: Array, attention: Attention, head: int) -> None:
 
 
 def _gini(values: Array) -> Array:
-    """Gini of each row of (r, m), 0 for a row of zeros; the values are put in order.
+    """Gini of each row of values (r, m), 0 for a row of zeros; sorts the values in place.
 
-    2 sum_u u a_u / (m sum a) - (m + 1) / m = sum_u (2u - m - 1) a_u / (m sum a). The ranks of u and m + 1 - u are
-    opposite, so the sum is one over pairs of (2u - m - 1) (a_u - a_(m+1-u)), u > m/2: no term is negative, so no digit
-    is lost, and equal values give exactly 0.
+    2 sum_u u a_u / (m sum a) - (m + 1) / m = sum_u (2u - m - 1) a_u / (m sum a). The factors of u and m + 1 - u are
+    opposite numbers, so this is a sum over pairs, (2u - m - 1) (a_u - a_(m+1-u)) for u > m/2: no term is negative, so
+    nothing cancels, and equal values give exactly 0.
     """
     count, half = values.shape[1], (values.shape[1] + 1) // 2
     values.sort(axis=1)
@@ -92,7 +92,7 @@ def _gini(values: Array) -> Array:
 
 
 def chunks(length: int, width: int) -> Iterator[slice]:
-    """Slices of an axis of `length` so that a slice times `width` stays near CHUNK values."""
+    """Slices of an axis of `length`, each of about CHUNK / width entries."""
     step = max(1, CHUNK // width)
     for start in range(0, length, step):
         yield slice(start, min(start + step, length))

@@ -1,8 +1,8 @@
 """GradSkip: relevance carried back block by block, split between attention and skip path by gradients.
 
 Buratti et al., "Gradient-Skipping Relevance Propagation for Efficient Explainability of Vision Transformers"; the
-equations as implemented, and what each option answers, are in docs/gradskip.md. A, G, R, W are the paper's symbols:
-attention, gradient of the score at the tokens of a block, relevance, weighted attention. T is the paper's O: tokens.
+equations as implemented, and the question that each option answers, are in docs/gradskip.md. A, G, R, W are the paper's
+symbols: attention, gradient of the score at the tokens of a block, relevance, weighted attention. T is its O: tokens.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from .heads import Heads, weigh
 from .quartiles import EVERY, FOCUS, QUARTERS, restrict
 from .route import Route, route
 
-READINGS: Mapping[str, str] = {"output": "tokens_out", "input": "tokens_in", "branch": "branch"}  # what T and G are
+READINGS: Mapping[str, str] = {"output": "tokens_out", "input": "tokens_in", "branch": "branch"}  # fields of Block
 
+# Undefined cases (0/0) and what was done about each; counted while the method runs, reported as notes.
 GUARDS: Mapping[str, str] = {
     "zero_rows": "rows of the weighted attention were zero: those tokens kept their relevance",
     "uniform_flow": "blocks had no gradient flow: all heads got the same flow",
@@ -43,7 +44,7 @@ GUARDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class GradSkipOptions:
-    """The switches; the defaults are the literal reading of the paper."""
+    """Options of GradSkip; the defaults are the literal reading of the paper."""
 
     alpha: float = option(0.5, "share of gradient flow in the head weights, the rest is sparsity", low=0.0, high=1.0)
     gamma: float = option(0.25, "heads with less than this share of the strongest flow are dropped", low=0.0, high=1.0)
@@ -69,31 +70,31 @@ class GradSkipOptions:
 
 
 def needs(options: GradSkipOptions, architecture: Architecture) -> Needs:
-    """The tokens read and their gradients, and what the gate, the heads and the head flow look at on the way."""
-    reading, moves = READINGS[options.tokens], options.steps != 0
-    by_branch, by_attention = moves and options.gate == "branch", moves and options.gate == "attention"
-    printed = (options.start, options.steps, options.stages, options.transition) == (0, -1, "all", "uniform")
-    read = walked(architecture) if printed and reading != "tokens_in" else architecture.every_block
+    """Tensors that the options read: tokens with gradients, attention, and the sides of the gate."""
+    reading, propagates = READINGS[options.tokens], options.steps != 0
+    by_branch, by_attention = propagates and options.gate == "branch", propagates and options.gate == "attention"
+    default_path = (options.start, options.steps, options.stages, options.transition) == (0, -1, "all", "uniform")
+    read = propagated_blocks(architecture) if default_path and reading != "tokens_in" else architecture.every_block
 
-    def of(wanted: bool) -> Blocks:
-        return read if wanted else ()
+    def of(needed: bool) -> Blocks:
+        return read if needed else ()
 
     return Needs(
-        attention=of(moves),
-        tokens_in=of(moves or reading == "tokens_in"),
+        attention=of(propagates),
+        tokens_in=of(propagates or reading == "tokens_in"),
         tokens_out=of(reading == "tokens_out" or by_branch),
         branch=of(reading == "branch" or by_attention),
-        tokens_in_gradients=of(reading == "tokens_in" or (moves and options.flow == "input")),
+        tokens_in_gradients=of(reading == "tokens_in" or (propagates and options.flow == "input")),
         tokens_out_gradients=of(reading == "tokens_out" or by_branch),
         branch_gradients=of(reading == "branch" or by_attention),
     )
 
 
-def walked(architecture: Architecture) -> Blocks:
-    """The blocks that the walk as printed goes through: those at whose output patches the score has a gradient.
+def propagated_blocks(architecture: Architecture) -> Blocks:
+    """Blocks GradSkip propagates through by default: patch gradient present at the output, first block excluded.
 
-    The first block is left out, because the walk ends at its output. Of two blocks both are read: the last may turn out
-    to have no gradient at its patches, and then the walk starts and ends at the first.
+    The first block is excluded because propagation ends at its output. Of two blocks both are returned: if the last
+    turns out to have no gradient at its patches, propagation starts and ends at the first.
     """
     blocks = architecture.every_block
     reached = blocks if architecture.patches_read or len(blocks) == 1 else blocks[:-1]
@@ -101,7 +102,7 @@ def walked(architecture: Architecture) -> Blocks:
 
 
 def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions) -> Relevance:
-    """Scores on the finest grid reached; non-negative, sum 1."""
+    """Scores on the grid of the last block reached, the finest; non-negative, sum 1."""
     walk = _Walk.of(trace, architecture, options)
     path, events, facts, focus = walk.path, walk.events, [], []
     R = path.starts[path.first] * walk.initial(path.first)
@@ -115,7 +116,7 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
         focus.append(step.focus)
         events.update(step.events)
         drift = max(drift, abs(float(R.sum() / before - 1)))
-        R = R * (before / (R.sum() + options.eps))  # as printed; W and the two shares keep the sum: `drift` is rounding
+        R = R * (before / (R.sum() + options.eps))  # as printed; W and the gate keep the sum, so `drift` is rounding
         if path.enters_stage(at):
             R = walk.refine(at, R)
         if at - 1 in path.starts:
@@ -136,30 +137,30 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """What a block does to any relevance."""
+    """The step through one block, for any relevance: attention, head weights and gate."""
 
     groups: Sequence[AttentionGroup]
     facts: BlockFacts
-    events: Counter[str]
-    focus: float
+    events: Counter[str]  # counts of GUARDS
+    focus: float  # mean focus of the heads used, if `heads` restricts them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sizes:
-    """Of each patch of one block: |T_i|, |G_i|, and sum_k |G_ik| |T_ik|."""
+    """Norms at the patches of one block, (n,) each."""
 
-    T: Array
-    G: Array
-    mass: Array
+    T: Array  # |T_i|
+    G: Array  # |G_i|
+    mass: Array  # sum_k |G_ik| |T_ik|
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Walk:
-    """One run: the arrays of each block, the gradient scales, the path to take and the guarded events so far."""
+    """State of one run: the blocks, the norms at their patches, the route and the counts of GUARDS."""
 
     blocks: tuple[Patches, ...]
     options: GradSkipOptions
-    sizes: tuple[_Sizes, ...]  # with G rescaled by lambda
+    sizes: tuple[_Sizes, ...]  # G and mass are multiplied by lambda, the gradient scale of the block
     path: Route
     events: Counter[str]
 
@@ -169,7 +170,7 @@ class _Walk:
         reading = READINGS[options.tokens]
         numbers = sum(block.tokens(reading).size for block in blocks if block.shown(reading))
         sizes = side_by_side(partial(_sizes, reading), blocks, numbers)
-        # einsum: for a long vector BLAS would start threads, which go on spinning and take the cores from others
+        # einsum, not BLAS: for a long vector BLAS starts threads that keep spinning and block the cores
         whole = np.array([np.sqrt(np.einsum("n,n->", size.G, size.G)) for size in sizes])
         mass = np.array([size.mass.sum() for size in sizes])
         shown = [block.shown(reading) for block in blocks]
@@ -178,20 +179,20 @@ class _Walk:
         return cls(blocks, options, rescaled, route(architecture, whole, mass, options), Counter())
 
     def initial(self, at: int) -> Array:
-        """R_i = sum_k |G_ik| |T_ik|, divided by its sum."""
+        """Initial relevance at a block: R_i = sum_k |G_ik| |T_ik|, divided by its sum."""
         R = self.sizes[at].mass
         if R.sum() == 0:
             self.events["uniform_start"] += 1
             R = np.ones_like(R)
         return np.asarray(R / R.sum())
 
-    def steps(self, way: Sequence[int]) -> dict[int, _Step]:
-        """What each block on the way does."""
-        numbers = sum(self.blocks[at].attention_size for at in way)
-        groups = side_by_side(self.attention_groups, way, numbers)
-        ginis = GINI[self.options.gini]([[group.attention for group in some] for some in groups])
-        steps = side_by_side(lambda job: self.step(*job), list(zip(way, groups, ginis, strict=True)), numbers)
-        return dict(zip(way, steps, strict=True))
+    def steps(self, positions: Sequence[int]) -> dict[int, _Step]:
+        """The step through each block at `positions`; relevance plays no part in it, so threads share the work."""
+        numbers = sum(self.blocks[at].attention_size for at in positions)
+        groups = side_by_side(self.attention_groups, positions, numbers)
+        ginis = GINI[self.options.gini]([[group.attention for group in of_block] for of_block in groups])
+        steps = side_by_side(lambda job: self.step(*job), list(zip(positions, groups, ginis, strict=True)), numbers)
+        return dict(zip(positions, steps, strict=True))
 
     def attention_groups(self, at: int) -> Sequence[AttentionGroup]:
         found = self.blocks[at].attention_groups()
@@ -200,7 +201,7 @@ class _Walk:
         return found
 
     def step(self, at: int, groups: Sequence[AttentionGroup], gini: Array) -> _Step:
-        """The heads and the gate of a block."""
+        """Head weights and gate of one block."""
         events: Counter[str] = Counter()
         heads = self.heads(at, groups, gini, events)
         gate = share(GATES[self.options.gate](self.blocks, at, READINGS[self.options.tokens]), events)
@@ -209,11 +210,12 @@ class _Walk:
         return _Step(groups, facts, events, heads.focus)
 
     def back_through(self, at: int, step: _Step, R: Array) -> Array:
-        """b W^T R + (1 - b) R."""
+        """Relevance before the block from relevance R after it: b W^T R + (1 - b) R, b the gate."""
         gate = step.facts.gate
         return gate * self.through_attention(step, self.sizes[at], R) + (1 - gate) * R
 
     def heads(self, at: int, groups: Sequence[AttentionGroup], gini: Array, events: Counter[str]) -> Heads:
+        """Head weights from gradient flow and sparsity, restricted to a quarter of the heads if `heads` says so."""
         options, at_patches = self.options, self.sizes[at].G
         if options.flow == "input":
             at_patches = norms(self.blocks[at].raw_gradient("tokens_in"))
@@ -224,10 +226,11 @@ class _Walk:
         return restrict(found, attention, options.heads, options.focus, events)
 
     def through_attention(self, step: _Step, sizes: _Sizes, R: Array) -> Array:
-        """W^T R with W_ij = (sum_q omega_q A_qij) |G_i| |T_j|, rows normalised; a zero row becomes the identity's.
+        """W^T R with W_ij = (sum_q omega_q A_qij) |G_i| |T_j|, rows divided by their sums.
 
-        A key m of reduced attention stands for the tokens j of its window: A_ij = A_im / side^2. W is then never
-        written out: its row sums need the window means of |T_j|, its transpose spreads a key's relevance over j.
+        A row of zeros is replaced by that of the identity. A key m of reduced attention stands for the tokens j of its
+        window, A_ij = A_im / side^2; W is not written out in full: row sums take the window means of |T_j|, and the
+        transpose spreads a key's relevance over its tokens.
         """
         weights = np.array(step.facts.head_weights)
         columns = sizes.T * (sizes.G if self.options.weight == "key" else 1.0)
@@ -245,13 +248,13 @@ class _Walk:
         for group in step.groups:
             heads, queries, keys = group.attention.shape
             parts = list(chunks(queries, heads * keys))
-            some = side_by_side(partial(received, group, group.at_keys(columns)), parts, group.attention.size)
-            spread += group.from_keys(np.sum(some, axis=0))
+            contributions = side_by_side(partial(received, group, group.at_keys(columns)), parts, group.attention.size)
+            spread += group.from_keys(np.sum(contributions, axis=0))
         self.events["zero_rows"] += int(empty.sum())
         return np.asarray(columns * spread + np.where(empty, R, 0.0))
 
     def refine(self, at: int, R: Array) -> Array:
-        """Relevance of the first block of a stage, spread over the finer grid of the block before it."""
+        """Spread relevance at the input of a stage over the finer grid of the stage before."""
         coarse, fine = self.blocks[at].block.grid, self.blocks[at - 1].block.grid
         if not fine.covers(coarse):
             where = f"block {self.blocks[at].block.index}: tokens go from {fine} to {coarse}"
@@ -266,12 +269,13 @@ class _Walk:
 
 
 def _sizes(reading: str, block: Patches) -> _Sizes:
-    if not block.shown(reading):  # not walked through
+    if not block.shown(reading):  # no step goes through this block
         return _Sizes(*np.zeros((3, block.block.grid.patches)))
     return _Sizes(norms(block.tokens(reading)), norms(block.raw_gradient(reading)), block.abs_product(reading))
 
 
 def _renormalised(A: Array) -> Array:
+    """A (heads, queries, keys) with rows that sum to 1; rows of zeros stay."""
     sums = A.sum(axis=2, dtype=np.float64, keepdims=True)
     return np.asarray(A / np.where(sums == 0, 1.0, sums))
 

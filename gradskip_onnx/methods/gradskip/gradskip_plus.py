@@ -1,9 +1,8 @@
 """GradSkip+: relevance split exactly between skip path and branch, read at the middle blocks and at the pixels.
 
-With attention, the spread of the norms and the gates of the activations held constant every block is linear. One
-backward pass then carries relevance through all skip paths, branches and heads at once, token by token and with its
-sign; the gates, head weights and weighted attention of GradSkip are estimates of these shares. Equations, reasons and
-figures are in docs/gradskip_plus.md.
+If attention, the deviations of the norms and the gates of the activations are held constant, every block is linear, and
+one backward pass carries signed relevance through all skip paths, branches and heads. The gates, head weights and
+weighted attention of GradSkip estimate the same shares. Equations, reasons and figures are in docs/gradskip_plus.md.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
 from gradskip_onnx.types import Architecture, Array, Block, Grid, Needs, Relevance, Size, Trace, read_only
 
-FROM, TO = 1 / 6, 2 / 3  # of the depth: where relevance has left the class token and still lies on objects
+FROM, TO = 1 / 6, 2 / 3  # fractions of the depth: between them relevance is on patches and on objects
 
 
 @dataclass(frozen=True, slots=True)
 class GradSkipPlusOptions:
-    """The defaults are the method; each switch takes one part of it away."""
+    """Options of gradskip+; each one turns a part of the method off or changes its weight."""
 
     against: str = option(
         "others", "what the class must stand above: all other classes, or nothing", choices=("others", "nothing")
@@ -49,10 +48,13 @@ class GradSkipPlusOptions:
 
 
 def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlusOptions) -> Relevance:
-    """(H, W): M + P + agree sqrt(M+ P+), M of the middle blocks and P of the pixels; negative speaks against."""
-    blocks = middle(architecture.blocks, options)
+    """Scores (H, W): M + P + agree sqrt(M+ P+), with relevance M at the middle blocks and P at the pixels.
+
+    Negative scores speak against the class; v+ = max(v, 0).
+    """
+    blocks = middle_blocks(architecture.blocks, options)
     size = architecture.input_dims.size
-    scores = of_blocks(trace, blocks, size)
+    scores = relevance_at_blocks(trace, blocks, size)
     if options.pixels:
         M, P = scores, at_pixels(trace, architecture)
         scores = M + P + options.agree * np.sqrt(np.maximum(M, 0) * np.maximum(P, 0))
@@ -66,20 +68,20 @@ def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlu
     )
 
 
-def middle(blocks: Sequence[Block], options: GradSkipPlusOptions) -> Sequence[Block]:
-    """The blocks whose input is read: of 12 the third to the eighth."""
+def middle_blocks(blocks: Sequence[Block], options: GradSkipPlusOptions) -> Sequence[Block]:
+    """The blocks whose input is read: blocks 3 to 8 of 12."""
     count = len(blocks)
     low = options.first - 1 if options.first else round(FROM * count)
     high = options.last or max(round(TO * count), low + 1)
     if not low < high <= count:
-        given = f"first={options.first}, last={options.last}"
-        raise InputError(f"gradskip+ options first, last: got {given}; blocks {low + 1} to {high} of {count} are none")
+        values = f"first={options.first}, last={options.last}"
+        raise InputError(f"gradskip+ options first, last: got {values}; blocks {low + 1} to {high} of {count} are none")
     return blocks[low:high]
 
 
-def of_blocks(trace: Trace, blocks: Sequence[Block], size: Size) -> Array:
-    """The mean over the blocks of R_i = <t_i, g_i> at their inputs, between the centres of patches."""
-    sums: dict[Grid, Array] = defaultdict(lambda: np.zeros(()))  # a grid is enlarged once, not once for each block
+def relevance_at_blocks(trace: Trace, blocks: Sequence[Block], size: Size) -> Array:
+    """Mean over the blocks of R_i = <t_i, g_i> at their inputs, enlarged to (H, W)."""
+    sums: dict[Grid, Array] = defaultdict(lambda: np.zeros(()))  # blocks of one grid are summed, then enlarged once
     for block in blocks:
         patches = Patches(trace, block)
         R = np.einsum("nd,nd->n", patches.value("tokens_in"), patches.gradient("tokens_in"), dtype=np.float64)
@@ -88,20 +90,23 @@ def of_blocks(trace: Trace, blocks: Sequence[Block], size: Size) -> Array:
 
 
 def spread(R: Array, size: Size) -> Array:
-    """Relevance of tokens between their centres and with its sum kept (exactly so where the grids divide)."""
+    """Relevance (rows, columns) enlarged to (H, W), linear between the centres of patches.
+
+    The sum is kept, exactly so if the image size is a multiple of the grid.
+    """
     down, across = matrices(size, R.shape)
-    rows = np.einsum("yr,rc->yc", down, R) * (R.size / prod(size))  # einsum: BLAS would leave its threads spinning
+    rows = np.einsum("yr,rc->yc", down, R) * (R.size / prod(size))  # einsum, not BLAS: its threads keep spinning
     return np.asarray(np.einsum("yc,xc->yx", rows, across))
 
 
 def needs(options: GradSkipPlusOptions, architecture: Architecture) -> Needs:
-    """What enters the middle blocks, its gradient there and, with `pixels`, the gradient at the image."""
-    read = tuple(block.index for block in middle(architecture.blocks, options))
+    """Inputs of the middle blocks with their gradients and, with `pixels`, the gradient at the image."""
+    read = tuple(block.index for block in middle_blocks(architecture.blocks, options))
     return Needs(tokens_in=read, tokens_in_gradients=read, input_gradients=options.pixels)
 
 
 def rules(options: GradSkipPlusOptions) -> Rules:
-    """The gamma rule at the patch embedding is one of the conservative rules; what is read at blocks never meets it."""
+    """Conservative rules with the gamma rule at the patch embedding, which only affects relevance at the pixels."""
     return Rules(options.rules, (("gamma_conv", options.gamma_conv),) if options.rules == "conservative" else ())
 
 

@@ -1,4 +1,4 @@
-"""Head weights of GradSkip: gradient flow, sparsity, and their mixture."""
+"""Head weights of GradSkip: a mixture of gradient flow and sparsity."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gradskip_onnx.types import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heads:
-    """One value per head: the weights, and the two terms they were mixed from."""
+    """Head weights of one block and the two terms they are mixed from, (h,) each."""
 
-    weights: Array  # omega
-    flow: Array  # thresholded, sums to 1
+    weights: Array  # omega, sum 1
+    flow: Array  # after the threshold, sum 1
     gini: Array
-    focus: float = 0.0  # of the heads used, where not all of them are
+    focus: float = 0.0  # mean focus of the heads used, if `restrict` left some out
 
 
 def weigh(
@@ -31,9 +31,9 @@ def weigh(
     sparsity: Array,
     events: Counter[str],
 ) -> Heads:
-    """Omega of attention (h, n, keys), from the gradient norm at each key; 0/0 cases are counted in `events`.
+    """Head weights omega of attention (h, n, keys), from gradient norms at the keys (keys,) and Gini `sparsity` (h,).
 
-    Window attention comes as one array a window: a head is all of its windows together. `sparsity` is the Gini.
+    Window attention is one array per window; a head is all of its windows together. 0/0 cases are counted in `events`.
     """
     received = [part.sum(axis=1, dtype=np.float64) for part in attention]  # (h, keys)
     strength = sum(np.einsum("hk,k->h", *pair) for pair in zip(received, key_gradients, strict=True))
@@ -47,7 +47,7 @@ def weigh(
 
 
 def threshold(flow: Array, gamma: float, events: Counter[str]) -> Array:
-    """Heads below gamma times the strongest carry nothing; the rest sum to 1. No flow at all: equal for all heads."""
+    """Set heads below gamma times the strongest to 0 and scale the rest to sum 1; without any flow all are equal."""
     if flow.max() == 0:
         events["uniform_flow"] += 1
         return np.full_like(flow, 1 / len(flow))

@@ -1,4 +1,4 @@
-"""Quarters of the heads, from the most to the least focused: the paper's ablation restricts the head weights to one."""
+"""Restricts the head weights to one quarter of the heads, ranked by focus, as in the paper's ablation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ QUARTERS = ("0-25", "25-50", "50-75", "75-100")  # in percent of the heads, the 
 
 
 def entropy(attention: Sequence[Array]) -> Array:
-    """Shannon entropy in nats of each head, all its values scaled to sum 1; 0 for a head of zeros."""
+    """Shannon entropy of each head in nats (h,), its values scaled to sum 1; 0 for a head of zeros."""
     return np.array([_entropy([part[head] for part in attention]) for head in range(len(attention[0]))])
 
 
 def _entropy(parts: Sequence[Array]) -> float:
-    """-sum a/s log(a/s) = log s - sum a log a / s."""
+    """-sum (a/s) log(a/s) with s = sum a."""
     total = sum(float(part.sum(dtype=np.float64)) for part in parts)
     if total == 0:
         return 0.0
@@ -30,7 +30,7 @@ def _entropy(parts: Sequence[Array]) -> float:
     return float(-sum((share * np.log(share)).sum() for share in shares)) + 0.0  # no -0
 
 
-Focus = Callable[[Sequence[Array], Array], Array]  # attention and Gini of the heads -> larger where more focused
+Focus = Callable[[Sequence[Array], Array], Array]  # attention and Gini of the heads -> focus (h,)
 FOCUS: Mapping[str, Focus] = {
     "gini": lambda _attention, gini: gini,
     "entropy": lambda attention, _gini: -entropy(attention),
@@ -38,19 +38,19 @@ FOCUS: Mapping[str, Focus] = {
 
 
 def membership(focus: Array, quarter: int) -> Array:
-    """The share of each head that lies in a quarter; equal heads keep their order.
+    """The share of each head that lies in a quarter, (h,).
 
-    The heads stand in a row, the most focused first, and the row is cut into four equal parts. Where four does not
-    divide their number a cut goes through a head, and it belongs to both sides in part.
+    The heads are ranked, the most focused first (ties keep their order), and the ranking is cut into four equal parts.
+    If their number is not a multiple of four, a cut divides a head between two quarters.
     """
     count = len(focus)
-    place = np.argsort(np.argsort(-focus, kind="stable"))
-    ends = np.minimum(4 * (place + 1), (quarter + 1) * count)
-    return np.asarray(np.maximum(ends - np.maximum(4 * place, quarter * count), 0) / 4)
+    rank = np.argsort(np.argsort(-focus, kind="stable"))
+    ends = np.minimum(4 * (rank + 1), (quarter + 1) * count)
+    return np.asarray(np.maximum(ends - np.maximum(4 * rank, quarter * count), 0) / 4)
 
 
 def restrict(heads: Heads, attention: Sequence[Array], group: str, by: str, events: Counter[str]) -> Heads:
-    """Omega of one quarter of the heads, 0 elsewhere, sum 1; and how focused these heads are on average."""
+    """Head weights with all heads outside the quarter `group` set to 0, scaled to sum 1; adds their mean focus."""
     if group == EVERY:
         return heads
     focus = FOCUS[by](attention, heads.gini)

@@ -1,4 +1,4 @@
-"""Where a backward walk over the blocks starts and ends; positions count from 0, numbers shown to a reader from 1."""
+"""Where backward propagation starts and stops; positions of blocks count from 0, numbers shown to users from 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradskip_onnx.types import Architecture, Array
 
 
 class RouteOptions(Protocol):
-    """The options that decide the way."""
+    """The options that decide the route."""
 
     @property
     def stages(self) -> str: ...
@@ -24,12 +24,12 @@ class RouteOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Blocks first, first - 1, ..., stop + 1 are walked through; the result is the relevance at the output of stop."""
+    """Relevance goes back through blocks first, first - 1, ..., stop + 1; the result is at the output of `stop`."""
 
     starts: Mapping[int, float]  # position -> share of the initial relevance that enters there
     stop: int
     lowest: int  # first block in scope
-    stage_entries: frozenset[int]  # positions in scope before which the grid is finer
+    stage_entries: frozenset[int]  # first blocks of the stages in scope, except the lowest: the grid before is finer
     notes: tuple[str, ...]
 
     @property
@@ -41,7 +41,7 @@ class Route:
 
 
 def route(architecture: Architecture, norms: Array, mass: Array, options: RouteOptions) -> Route:
-    """`norms` and `mass` are |G|_F and sum |G * T| over the patches of each block."""
+    """The route by the options; `norms` and `mass` are |G|_F and sum |G * T| over the patches, one per block."""
     if options.stages == "each" and (options.start, options.steps) != (0, -1):
         raise InputError("gradskip option stages='each' has its own starts: leave start at 0 and steps at -1")
     stages = [block.stage for block in architecture.blocks]
@@ -64,6 +64,7 @@ def route(architecture: Architecture, norms: Array, mass: Array, options: RouteO
 
 
 def _last_with_gradient(span: range, norms: Array, options: RouteOptions) -> int | None:
+    """The block of `span` to start at: the user's, or the last one with a gradient at its patches."""
     if options.start == 0:
         return max((at for at in span if norms[at] > 0), default=None)
     if options.start - 1 not in span:

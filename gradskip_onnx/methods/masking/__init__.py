@@ -1,1 +1,1 @@
-"""Methods that hide parts of the image and ask the model again."""
+"""Methods that hide parts of the image and run the model again."""

@@ -1,6 +1,7 @@
-"""Lloyd's algorithm for k-means, the whole data in each step, as the reference of TIS does it.
+"""Lloyd's algorithm for k-means on all samples in each step, as in the reference code of TIS.
 
-Own code: SciPy's kmeans2 stops at no tolerance, leaves an emptied cluster where it was and is in no plain install.
+Not SciPy's kmeans2: it has no tolerance to stop at, keeps the centre of a cluster that became empty, and SciPy is an
+optional dependency.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import numpy as np
 from gradskip_onnx.types import Array
 
 MOST_STEPS = 100
-STILL = 1e-4  # sum of squared movements of all centres at which they count as settled
-AT_ONCE = 1 << 22  # distances held at a time
+STILL = 1e-4  # the iteration stops when the squared movements of all centres sum to this or less
+AT_ONCE = 1 << 22  # distances in memory at a time
 
 
 def kmeans(samples: Array, centres: Array) -> tuple[Array, int]:
-    """(S, n) samples and (K, n) starting centres -> centres, and the number of steps; an emptied cluster is at 0."""
+    """Final centres (K, n) and the number of steps, from samples (S, n) and initial centres (K, n).
+
+    The centre of a cluster that becomes empty is 0.
+    """
     steps = 0
     for steps in range(1, MOST_STEPS + 1):  # noqa: B007  (the count is a result)
         moved = _means(samples, _nearest(samples, centres), len(centres))
@@ -27,7 +31,7 @@ def kmeans(samples: Array, centres: Array) -> tuple[Array, int]:
 
 
 def _nearest(samples: Array, centres: Array) -> Array:
-    """(S,): argmin_k |c_k|^2 - 2 x c_k, which |x|^2 does not change."""
+    """The nearest centre of each sample, (S,): argmin_k |x - c_k|^2 = argmin_k |c_k|^2 - 2 x c_k."""
     norms = np.square(centres).sum(axis=1)
     step = max(1, AT_ONCE // len(centres))
     parts = (samples[start : start + step] for start in range(0, len(samples), step))
@@ -35,6 +39,7 @@ def _nearest(samples: Array, centres: Array) -> Array:
 
 
 def _means(samples: Array, labels: Array, clusters: int) -> Array:
+    """The mean of each cluster, (K, n); 0 for an empty one."""
     order = np.argsort(labels, kind="stable")
     sizes = np.bincount(labels, minlength=clusters)
     filled = np.flatnonzero(sizes)

@@ -1,4 +1,4 @@
-"""MUTEX: attention as a network of patches; the model reads those that are central by 54 ways of counting."""
+"""MUTEX: attention as a network of patches; the model reads only the most central ones, by 54 measures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.methods.windows import cells
 from gradskip_onnx.types import Architecture, Array, Block, Needs, Relevance, Trace, read_only
 
-from .token_masks import ask, mean_score
+from .token_masks import masked_probabilities, mean_score
 
 SMALL = 1e-8  # added to the standard deviation it divides by
 HEADS: Mapping[str, Callable[[Array], Array]] = {
@@ -28,33 +28,33 @@ DIRECTIONS = ("in", "out")
 
 
 def entropy(C: Array) -> Array:
-    """- sum_l q log q with q = C / sum_l C, 0 log 0 = 0."""
+    """-sum_l q log q with q = C / sum_l C and 0 log 0 = 0."""
     total = C.sum(axis=0)
     q = np.divide(C, total, out=np.zeros_like(C), where=total > 0)
     return np.asarray(-(q * np.log(np.where(q > 0, q, 1.0))).sum(axis=0))
 
 
 def spread(C: Array) -> Array:
-    """The standard deviation of a sample; one layer has none."""
+    """The sample standard deviation over the layers; 0 for a single layer."""
     return np.asarray(C.std(axis=0, ddof=1)) if len(C) > 1 else np.zeros(C.shape[1])
 
 
 def moment(C: Array, order: int) -> Array:
-    """mean((C - m)^order) / mean((C - m)^2)^(order / 2), 0 for a constant."""
+    """mean((C - m)^order) / mean((C - m)^2)^(order / 2) with m = mean(C); 0 if C is constant."""
     mean = C.mean(axis=0)
     power = np.square(C - mean).mean(axis=0)
-    alive = power > np.square(np.finfo(C.dtype).eps * mean)  # else the differences are rounding
+    alive = power > np.square(np.finfo(C.dtype).eps * mean)  # smaller differences are rounding: C is constant
     above = ((C - mean) ** order).mean(axis=0)
     return np.asarray(np.divide(above, power ** (order / 2), out=np.zeros_like(mean), where=alive))
 
 
 def kurtosis(C: Array) -> Array:
-    """Excess kurtosis; 0 for a constant."""
+    """Excess kurtosis; 0 if C is constant."""
     fourth = moment(C, 4)
     return np.asarray(np.where(fourth > 0, fourth - 3, 0.0))
 
 
-# Over the layers, (L, n) -> (n,).
+# Statistics over the layers of the centrality C: (L, n) -> (n,).
 STATISTICS: Mapping[str, Callable[[Array], Array]] = {
     "entropy": entropy,
     "max": lambda C: C.max(axis=0),
@@ -62,7 +62,7 @@ STATISTICS: Mapping[str, Callable[[Array], Array]] = {
     "sum": lambda C: C.sum(axis=0),
     "std": spread,
     "sum over std": lambda C: C.sum(axis=0) / (spread(C) + SMALL),
-    "median": lambda C: np.sort(C, axis=0)[(len(C) - 1) // 2],  # the lower of two
+    "median": lambda C: np.sort(C, axis=0)[(len(C) - 1) // 2],  # the lower of the two middle values
     "skewness": lambda C: moment(C, 3),
     "kurtosis": kurtosis,
 }
@@ -80,9 +80,9 @@ class MutexOptions:
 
 
 def mutex(trace: Trace, architecture: Architecture, options: MutexOptions, passes: Passes) -> Relevance:
-    """R_j = sum_m p_m M_mj / max(sum_m M_mj, 1)."""
+    """R_j = sum_m p_m M_mj / max(sum_m M_mj, 1), p_m the probability if only the patches of M_m are read."""
     keep = masks(trace, architecture, options)
-    p, notes = ask(trace, architecture, keep, passes, options.seed)
+    p, notes = masked_probabilities(trace, architecture, keep, passes, options.seed)
     return Relevance(
         scores=read_only(mean_score(p, keep).reshape(architecture.grid)),
         checks={"masks": float(len(keep)), "kept": float(keep.mean()), "uncovered": float((~keep.any(axis=0)).sum())},
@@ -91,7 +91,7 @@ def mutex(trace: Trace, architecture: Architecture, options: MutexOptions, passe
 
 
 def masks(trace: Trace, architecture: Architecture, options: MutexOptions) -> Array:
-    """(54, n) booleans: for each head operator, direction and statistic the patches at or above its threshold."""
+    """(54, n) booleans: for each way to merge heads, direction and statistic, the patches at or above its threshold."""
     blocks = architecture.blocks[first_block(options.start, architecture) :]
     found = []
     for merge in HEADS.values():
@@ -104,22 +104,23 @@ def masks(trace: Trace, architecture: Architecture, options: MutexOptions) -> Ar
 def _centrality(
     trace: Trace, block: Block, merge: Callable[[Array], Array], min_cut: float, grid: tuple[int, int]
 ) -> Array:
-    """(2, n): what each patch receives and what it gives, on the finest grid.
+    """Sums of the attention that each patch receives and pays, (2, n) on the finest grid.
 
-    Under reduction a key stands for side^2 patches, A_ij = A_im / side^2; between windows there is no attention.
+    With key reduction a key m stands for side^2 patches j: A_ij = A_im / side^2. Between windows attention is 0.
     """
     groups = Patches(trace, block).attention_groups()
     merged = [merge(group.attention).astype(np.float64) for group in groups]
     least = min_cut * max(float(B.max()) for B in merged)
-    received, given = np.zeros((2, block.grid.patches))
+    received, paid = np.zeros((2, block.grid.patches))
     for group, B in zip(groups, merged, strict=True):
         kept = np.where(least <= B, B, 0.0)
         received += group.from_keys(kept.sum(axis=0))
-        given[group.queries] += kept.sum(axis=1)
-    return np.stack([received, given])[:, cells(block.grid, grid)]
+        paid[group.queries] += kept.sum(axis=1)
+    return np.stack([received, paid])[:, cells(block.grid, grid)]
 
 
 def _upper(values: Array, ratio: float) -> Array:
+    """Whether each value is at or above the `ratio` quantile."""
     threshold = np.sort(values)[math.ceil(len(values) * ratio) - 1]
     return np.asarray(values >= threshold)
 

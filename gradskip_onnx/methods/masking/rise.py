@@ -1,4 +1,4 @@
-"""RISE: the mean of random masks, each weighed by the probability of the class when the image is seen through it."""
+"""RISE: the mean of random masks, each weighed by the probability of the class for the masked image."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
 
-AT_ONCE = 32  # masks held at a time
+AT_ONCE = 32  # masks in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
 class RiseOptions:
-    """The defaults are those of the comparisons in the TIS and GradSkip papers."""
+    """Options of RISE; the defaults are those of the comparisons in the TIS and GradSkip papers."""
 
     masks: int = option(4000, "number of random masks", low=1)
     cells: int = option(8, "cells of a mask along each side", low=1)
@@ -27,10 +27,10 @@ class RiseOptions:
 
 
 def rise(trace: Trace, architecture: Architecture, options: RiseOptions, passes: Passes) -> Relevance:
-    """1 / (N keep) sum_i p_i m_i at the pixels; masked pixels are 0 in normalised space, the mean colour."""
+    """1 / (N keep) sum_i p_i m_i, (H, W); masked pixels are 0 after normalisation, which is the mean colour."""
     size = architecture.input_dims.size
     total, probabilities = np.zeros(size), []
-    for masks in drawn(options, size):
+    for masks in draw_masks(options, size):
         images = (masks[:, None] * trace.input).astype(trace.input.dtype)
         p = passes.probabilities(images)
         total += np.tensordot(p, masks, axes=1)
@@ -41,11 +41,11 @@ def rise(trace: Trace, architecture: Architecture, options: RiseOptions, passes:
     )
 
 
-def drawn(options: RiseOptions, size: tuple[int, int]) -> Iterator[Array]:
-    """Batches (M, H, W) of masks in 0 ... 1.
+def draw_masks(options: RiseOptions, size: tuple[int, int]) -> Iterator[Array]:
+    """Random masks with values 0 ... 1, in batches (M, H, W).
 
-    A grid of cells is enlarged to one cell more than the image, so that a crop at a random place hides where cells
-    begin; enlarged by reflection, as in the reference.
+    A grid of random cells is enlarged to the image size plus one cell and cropped at a random offset, so that cell
+    borders are not at fixed places; pixels beyond the centres of the outer cells are mirrored, as in the reference.
     """
     rng = np.random.default_rng(options.seed)
     cell = -(-size[0] // options.cells), -(-size[1] // options.cells)
@@ -54,9 +54,9 @@ def drawn(options: RiseOptions, size: tuple[int, int]) -> Iterator[Array]:
     for start in range(0, options.masks, AT_ONCE):
         masks = []
         for _ in range(min(AT_ONCE, options.masks - start)):
-            seen = (rng.random((options.cells, options.cells)) < options.keep).astype(np.float64)
+            visible = (rng.random((options.cells, options.cells)) < options.keep).astype(np.float64)
             y, x = (int(rng.integers(0, side)) for side in cell)
-            masks.append(down[y : y + size[0]] @ seen @ across[x : x + size[1]].T)
+            masks.append(down[y : y + size[0]] @ visible @ across[x : x + size[1]].T)
         yield np.stack(masks).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Score-CAM: channels of the last block's tokens, weighed by the score of the image seen through each."""
+"""Score-CAM: channels of the last block's tokens, weighed by the score of the image masked by each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
 
-AT_ONCE = 32  # masked images held at a time
-FLAT = 1e-8  # the reference's guard against a channel that is the same everywhere
+AT_ONCE = 32  # masked images in memory at a time
+FLAT = 1e-8  # added to the range of a mask, as in the reference: a constant channel would divide by 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ScoreCamOptions:
 
 
 def score_cam(trace: Trace, architecture: Architecture, options: ScoreCamOptions, passes: Passes) -> Relevance:
-    """relu(sum_k w_k a_k), w = softmax over the channels of y(x * mask_k), mask_k = a_k at image size, 0 to 1."""
+    """relu(sum_k w_k a_k), w = softmax over the channels of y(x * mask_k), mask_k = a_k enlarged, scaled to 0 ... 1."""
     last = Patches(trace, architecture.blocks[-1])
     a = last.value(LAYERS[options.layer])
     if options.channels:
@@ -45,7 +45,7 @@ def score_cam(trace: Trace, architecture: Architecture, options: ScoreCamOptions
 
 
 def _masked(image: Array, maps: Array) -> Array:
-    """The image times each map (M, rows, columns), brought to its size and to 0 ... 1."""
+    """Images (M, channels, H, W): the image times each map (M, rows, columns), enlarged and scaled to 0 ... 1."""
     down, across = matrices(image.shape[1:], maps.shape[1:], "corners")
     large = down @ maps @ across.T
     low, high = (pick(axis=(1, 2), keepdims=True) for pick in (large.min, large.max))
@@ -54,9 +54,9 @@ def _masked(image: Array, maps: Array) -> Array:
 
 
 def score_cam_needs(options: ScoreCamOptions, architecture: Architecture) -> Needs:
-    """The tokens read, of the last block."""
-    wanted: dict[str, Any] = {LAYERS[options.layer]: architecture.last_block}
-    return Needs(**wanted)
+    """The tokens of the last block that the option `layer` names."""
+    fields: dict[str, Any] = {LAYERS[options.layer]: architecture.last_block}
+    return Needs(**fields)
 
 
 SCORE_CAM = method(

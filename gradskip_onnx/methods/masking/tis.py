@@ -1,4 +1,4 @@
-"""TIS: the model reads half of its patches, chosen by clusters of its own activations, again and again."""
+"""TIS: the model reads half of its patches at a time, chosen by clusters of its activations."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gradskip_onnx.methods.windows import cells
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
 
 from .kmeans import kmeans
-from .token_masks import ask, mean_score
+from .token_masks import masked_probabilities, mean_score
 
 
 @dataclass(frozen=True, slots=True)
 class TisOptions:
-    """The defaults are those of the reference."""
+    """Options of TIS; the defaults are those of the reference."""
 
     masks: int = option(1024, "number of masks: clusters of activation maps", low=1)
     ratio: float = option(0.5, "share of the patches that a mask keeps", low=0.0, high=1.0)
@@ -27,14 +27,14 @@ class TisOptions:
 
 
 def tis(trace: Trace, architecture: Architecture, options: TisOptions, passes: Passes) -> Relevance:
-    """R_j = sum_i p_i B_ij / sum_i B_ij, then minimum to 0 and maximum to 1."""
+    """R_j = sum_i p_i B_ij / sum_i B_ij, scaled to 0 ... 1; p_i the probability if only the patches of B_i are read."""
     activations = channels(trace, architecture)
     count = min(options.masks, len(activations))
     rng = np.random.default_rng(options.seed)
     chosen = rng.choice(len(activations), count, replace=False)
     centres, steps = kmeans(activations, activations[chosen])
     keep = strongest(centres, max(1, int(options.ratio * centres.shape[1])))
-    p, notes = ask(trace, architecture, keep, passes, options.seed)
+    p, notes = masked_probabilities(trace, architecture, keep, passes, options.seed)
     scores = mean_score(p, keep)
     scores = scores - scores.min()
     if count < options.masks:
@@ -47,7 +47,7 @@ def tis(trace: Trace, architecture: Architecture, options: TisOptions, passes: P
 
 
 def channels(trace: Trace, architecture: Architecture) -> Array:
-    """(L d, n) float32: each channel of each block's output over the patches; coarser stages on the finest grid."""
+    """All channels of all blocks' outputs over the patches, (L d, n) float32; coarser stages on the finest grid."""
     grid = architecture.grid
     maps = [
         Patches(trace, block).value("tokens_out")[cells(block.grid, grid)].T.astype(np.float32)
@@ -57,7 +57,7 @@ def channels(trace: Trace, architecture: Architecture) -> Array:
 
 
 def strongest(values: Array, count: int) -> Array:
-    """(M, n) booleans: the `count` largest of each row; of equal ones the first."""
+    """(M, n) booleans: the `count` largest values of each row; among equal values the first win."""
     order = np.argsort(-values, axis=1, kind="stable")[:, :count]
     keep = np.zeros(values.shape, bool)
     np.put_along_axis(keep, order, True, axis=1)

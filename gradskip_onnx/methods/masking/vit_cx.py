@@ -1,4 +1,4 @@
-"""ViT-CX: feature maps of the last block, clustered to masks, weighed by what each does to the probability."""
+"""ViT-CX: feature maps of the last block, clustered to masks, weighed by their effect on the probability."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
 
-AT_ONCE = 16  # masks held at a time; each asks for two images
-TYPICAL = 70  # clusters of ViT-B on ImageNet, by the cost its comparisons report
+AT_ONCE = 16  # masks in memory at a time; each takes two images
+TYPICAL = 70  # clusters of ViT-B on ImageNet, from the costs reported in comparisons
 
 
 @dataclass(frozen=True, slots=True)
 class VitCxOptions:
-    """The defaults are those of the reference."""
+    """Options of ViT-CX; the defaults are those of the reference."""
 
     distance: float = option(0.1, "maps closer than this (1 - cosine) are one mask", low=0.0, high=2.0)
     noise: float = option(0.1, "standard deviation of what stands in for masked pixels", low=0.0)
@@ -30,29 +30,32 @@ class VitCxOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maps:
-    """Feature maps (d, rows, columns) seen at the size of the image, where they are never all held at once."""
+    """Feature maps that are enlarged to the image size in batches, so that not all enlarged maps are in memory."""
 
-    values: Array
-    down: Array
-    across: Array
+    values: Array  # (d, rows, columns)
+    down: Array  # (H, rows), interpolation of rows
+    across: Array  # (W, columns), interpolation of columns
 
     @classmethod
     def of(cls, values: Array, size: tuple[int, int]) -> Maps:
         return cls(values, *matrices(size, values.shape[1:]))
 
     def large(self) -> Iterator[Array]:
-        """Batches (M, H, W)."""
+        """The enlarged maps, in batches (M, H, W)."""
         for start in range(0, len(self.values), AT_ONCE):
             yield self.down @ self.values[start : start + AT_ONCE] @ self.across.T
 
     def range(self) -> tuple[Array, Array]:
-        """The minimum and the span of each enlarged map; a flat map has the span 0."""
+        """The minimum and the range (maximum minus minimum) of each enlarged map, (d,) each."""
         ends = [(part.min(axis=(1, 2)), part.max(axis=(1, 2))) for part in self.large()]
         low, high = (np.concatenate(side) for side in zip(*ends, strict=True))
         return low, high - low
 
     def products(self) -> tuple[Array, Array]:
-        """Inner products of the enlarged maps, and their sums: <U a, U b> = a (U^T U) b, U^T U being separable."""
+        """Inner products (d, d) and sums (d,) of the enlarged maps, without enlarging: <U a, U b> = a (U^T U) b.
+
+        U is `down` along rows and `across` along columns, so U^T U is separable too.
+        """
         gram = (self.down.T @ self.down) @ self.values @ (self.across.T @ self.across)
         flat = self.values.reshape(len(self.values), -1)
         weights = np.outer(self.down.sum(axis=0), self.across.sum(axis=0)).ravel()
@@ -60,11 +63,14 @@ class Maps:
 
 
 def vit_cx(trace: Trace, architecture: Architecture, options: VitCxOptions, passes: Passes) -> Relevance:
-    """1/K sum_i s_i M_i / sum_j M_j at the pixels, s_i = p(x M_i + e_i (1 - M_i)) - p(x + e_i (1 - M_i)) + p(x)."""
+    """1/K sum_i s_i M_i / sum_j M_j, (H, W), with s_i = p(x M_i + e_i (1 - M_i)) - p(x + e_i (1 - M_i)) + p(x).
+
+    M_i are the masks and e_i noise.
+    """
     size, block = architecture.input_dims.size, architecture.blocks[-1]
     features = Patches(trace, block).value("normed").T.reshape(-1, *block.grid)
-    masks = clustered(Maps.of(features, size), options.distance)
-    (whole,) = passes.probabilities(trace.input[None])
+    masks = cluster(Maps.of(features, size), options.distance)
+    (original,) = passes.probabilities(trace.input[None])
     rng = np.random.default_rng(options.seed)
     weighed, covered = np.zeros(size), np.zeros(size)
     low, span = masks.range()
@@ -76,8 +82,8 @@ def vit_cx(trace: Trace, architecture: Architecture, options: VitCxOptions, pass
         noise = options.noise * rng.standard_normal((len(M), *trace.input.shape))
         gap = noise * (1 - M[:, None])
         both = np.concatenate([trace.input * M[:, None] + gap, trace.input + gap]).astype(trace.input.dtype)
-        seen, disturbed = np.split(passes.probabilities(both), 2)
-        weighed += np.tensordot(seen - disturbed + whole, M, axes=1)
+        masked, unmasked = np.split(passes.probabilities(both), 2)
+        weighed += np.tensordot(masked - unmasked + original, M, axes=1)
         covered += M.sum(axis=0)
     scores = np.divide(weighed, covered, out=np.zeros(size), where=covered > 0) / len(masks.values)
     return Relevance(
@@ -86,19 +92,19 @@ def vit_cx(trace: Trace, architecture: Architecture, options: VitCxOptions, pass
     )
 
 
-def clustered(maps: Maps, distance: float) -> Maps:
-    """One map for each cluster: the sum of its members after each was brought to 0 ... 1."""
+def cluster(maps: Maps, distance: float) -> Maps:
+    """One map per cluster: the sum of its members, each scaled to 0 ... 1."""
     low, span = maps.range()
     labels = _labels(_distances(maps, low, span), distance)
-    scale = np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)  # flat maps are masks of nothing
-    brought = (maps.values - low[:, None, None]) * scale[:, None, None]
+    scale = np.divide(1.0, span, out=np.zeros_like(span), where=span > 0)  # a constant map becomes 0
+    scaled = (maps.values - low[:, None, None]) * scale[:, None, None]
     sums = np.zeros((labels.max() + 1, *maps.values.shape[1:]))
-    np.add.at(sums, labels, brought)  # enlarging is linear and keeps constants, so it can wait
+    np.add.at(sums, labels, scaled)  # before enlarging, which is linear and keeps constants
     return Maps(sums, maps.down, maps.across)
 
 
 def _distances(maps: Maps, low: Array, span: Array) -> Array:
-    """1 - cosine of the enlarged maps after each was brought to 0 ... 1 (which its span does not change)."""
+    """1 - cosine of the enlarged maps minus their minima, (d, d); dividing by the range would not change a cosine."""
     gram, sums = maps.products()
     pixels = len(maps.down) * len(maps.across)
     centred = gram - np.outer(low, sums) - np.outer(sums, low) + np.outer(low, low) * pixels
@@ -110,17 +116,17 @@ def _distances(maps: Maps, low: Array, span: Array) -> Array:
 
 
 def _labels(distances: Array, threshold: float) -> Array:
-    """Complete linkage; two clusters become one if all their members are closer than the threshold.
+    """The cluster of each map, (d,), by complete linkage: all members of a cluster are closer than the threshold.
 
-    Clusters are numbered by their first members, so that each gets the same noise whatever SciPy calls it.
+    Clusters are numbered by their first members, so that the noise of each does not depend on SciPy's numbering.
     """
     if len(distances) == 1:
         return np.zeros(1, int)
     hierarchy, distance = import_optional("scipy.cluster.hierarchy"), import_optional("scipy.spatial.distance")
     tree = hierarchy.linkage(distance.squareform(distances, checks=False), "complete")
-    below = np.nextafter(threshold, -np.inf)  # SciPy also joins at the threshold itself
-    _, first, named = np.unique(hierarchy.fcluster(tree, below, "distance"), return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first))[named])
+    below = np.nextafter(threshold, -np.inf)  # SciPy also joins clusters at the threshold itself
+    _, first, number = np.unique(hierarchy.fcluster(tree, below, "distance"), return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[number])
 
 
 def _scaled(large: Array, low: Array, span: Array) -> Array:
