@@ -1,4 +1,4 @@
-"""The public calls: load a model once and explain images with it, or both in one; look into a file."""
+"""The public functions: `load` a model, `explain` images in one call, `inspect` the architecture of a file."""
 
 from __future__ import annotations
 
@@ -34,27 +34,33 @@ def load(
     low_memory: bool = False,
     cache: bool = True,
 ) -> Explainer:
-    """Read a model from a path or bytes; `preprocess` replaces what the file says, in whole or (a mapping) in part.
+    """Open a model from a path or bytes and return its Explainer.
 
-    `low_memory` saves memory and time at the start, for few images. With `cache` what was found in a file is kept for
-    the next time; the environment variable GRADSKIP_CACHE names the folder, or is `off`.
+    `preprocess` replaces the preprocessing stored with the model; a mapping replaces single fields. `low_memory` saves
+    memory and start-up time, which pays for few images. With `cache`, the analysis of the file is stored on disk for
+    later calls; the environment variable GRADSKIP_CACHE names the folder, or is `off`.
     """
     flags = {} if preprocess is None or isinstance(preprocess, Preprocess) else dict(preprocess)
-    told = preprocess if isinstance(preprocess, Preprocess) else None
+    explicit = preprocess if isinstance(preprocess, Preprocess) else None
     file = model if isinstance(model, ModelFile) else open_model_file(model)
-    near = beside(file.unresolved_path)
-    sizes = Sizes(size or flags.get("size") or getattr(told, "size", None), getattr(near.preprocess, "size", None))
-    how = SessionSettings(device, require_device, threads, low_memory)
-    opened = open_model(file, sizes, default_cache() if cache else None, how)
-    said, read = opened.facts.metadata, opened.architecture
-    chosen, assumed = resolve(
-        flags=flags, metadata=told or said.preprocess, sidecar=near.preprocess, input_size=read.input_dims.size
+    sidecar = beside(file.unresolved_path)
+    sizes = Sizes(
+        size or flags.get("size") or getattr(explicit, "size", None), getattr(sidecar.preprocess, "size", None)
     )
-    names = tuple(labels if labels is not None else said.labels or near.labels)
-    warnings = [*said.warnings, *near.warnings, *assumed]
-    if names and len(names) != read.classes:
-        warnings.append(f"{len(names)} labels for {read.classes} classes: some have no name, or a wrong one")
-    return Explainer(opened, chosen, names, tuple(warnings))
+    settings = SessionSettings(device, require_device, threads, low_memory)
+    opened = open_model(file, sizes, default_cache() if cache else None, settings)
+    metadata, architecture = opened.facts.metadata, opened.architecture
+    resolved, assumptions = resolve(
+        flags=flags,
+        metadata=explicit or metadata.preprocess,
+        sidecar=sidecar.preprocess,
+        input_size=architecture.input_dims.size,
+    )
+    names = tuple(labels if labels is not None else metadata.labels or sidecar.labels)
+    warnings = [*metadata.warnings, *sidecar.warnings, *assumptions]
+    if names and len(names) != architecture.classes:
+        warnings.append(f"{len(names)} labels for {architecture.classes} classes: some have no name, or a wrong one")
+    return Explainer(opened, resolved, names, tuple(warnings))
 
 
 @overload
@@ -80,12 +86,12 @@ def explain(model: str | os.PathLike[str] | bytes, image: Array, target: Any = N
 
 
 def explain(model: str | os.PathLike[str] | bytes, image: Any, target: Any = None, **options: Any) -> Any:
-    """One call: load a model and explain an image, a list of images or an iterator; see `Explainer.explain`."""
+    """Load a model and explain an image, a list of images or an iterator of images; see `Explainer.explain`."""
     return load(model).explain(image, target, **options)
 
 
 def inspect(model: str | os.PathLike[str] | bytes, *, size: Size | None = None) -> Architecture:
-    """What the graph of a model turns out to be, every claim proven on a probe input."""
+    """The architecture found in the graph of a model; every claim about it is checked numerically on a probe input."""
     from gradskip_onnx.graph.architecture import read
     from gradskip_onnx.graph.read.load import load as load_source
 

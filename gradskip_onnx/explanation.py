@@ -1,4 +1,4 @@
-"""What the pipeline ends in: one map, and everything known about it."""
+"""The result of the pipeline: one map, and everything known about it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .types import Array, Relevance
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """One answer: the map, the class it is for, and the facts an auditor asks about."""
+    """The map of one image for one class, and the facts needed to audit or repeat it."""
 
-    map: Array  # (H, W) float32 at the size of the image given
+    map: Array  # (H, W) float32 at the size of the original image
     target: Candidate
     top: tuple[Candidate, ...]
     relevance: Relevance

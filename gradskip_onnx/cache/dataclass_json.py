@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON and back, by the types of their fields; what does not fit them is refused.
+"""Writes frozen dataclasses as JSON and reads them back by the types of their fields; values of other types raise.
 
 Own code: msgspec takes 13 ms to import and writes an infinite float as null, which it then refuses to read.
 """
@@ -18,7 +18,7 @@ PLAIN = (NoneType, bool, int, float, str)
 
 
 def as_plain(record: Any) -> Any:
-    """Objects, lists, numbers, words."""
+    """A record of dataclasses, tuples, mappings and dtypes as plain dicts, lists, numbers and strings."""
     if is_dataclass(record):
         return {field.name: as_plain(getattr(record, field.name)) for field in fields(record)}
     if isinstance(record, tuple | list):
@@ -26,12 +26,12 @@ def as_plain(record: Any) -> Any:
     if isinstance(record, Mapping):
         return {key: as_plain(value) for key, value in record.items()}
     if isinstance(record, np.dtype):
-        return record.str if np.dtype(record.str) == record else record.name  # by `str` bfloat16 is just two bytes
+        return record.str if np.dtype(record.str) == record else record.name  # bfloat16's `str` is "<V2", raw bytes
     return record
 
 
 def encode(record: Any) -> bytes:
-    """`as_plain` as bytes; refuses dataclasses that `from_plain` could not read, before one is written in vain."""
+    """`as_plain` as JSON bytes; raises TypeError for a dataclass that `from_plain` could not read back."""
     for part in record if isinstance(record, tuple) else (record,):
         if is_dataclass(part):
             _readers(type(part))
@@ -41,8 +41,8 @@ def encode(record: Any) -> bytes:
 def from_plain(kind: type[T], document: Any) -> T:
     """The inverse of `as_plain`.
 
-    Raises ValueError where a value is not of the type of its field, and TypeError, whatever the document, where a
-    field has a type that is not read.
+    Raises ValueError for a value that does not have the type of its field, and TypeError for a field type that cannot
+    be read back, whatever the document.
     """
     found: T = _record(kind)(document)
     return found
@@ -50,37 +50,38 @@ def from_plain(kind: type[T], document: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """How a value is read that JSON gives as one of the types named."""
+    """Reads a value whose type in JSON is one of `accepted`."""
 
-    given: frozenset[type]
+    accepted: frozenset[type]
     read: Callable[[Any], Any]
 
     def __call__(self, value: Any) -> Any:
-        if type(value) not in self.given:
-            names = " or ".join(sorted(kind.__name__ for kind in self.given))
+        if type(value) not in self.accepted:
+            names = " or ".join(sorted(kind.__name__ for kind in self.accepted))
             raise ValueError(f"{names} is expected, got {value!r:.80}")
         return self.read(value)
 
 
-_KNOWN: dict[type, dict[str, _Reader]] = {}
+_READERS: dict[type, dict[str, _Reader]] = {}
 
 
 def _readers(kind: type) -> dict[str, _Reader]:
-    """A reader for each field of a dataclass; made when the class is first used, and refused then or never."""
-    if kind in _KNOWN:
-        return _KNOWN[kind]
-    before = dict(_KNOWN)
-    made = _KNOWN[kind] = {}  # filled below: a class may hold others of its kind
+    """A reader per field of a dataclass, built on first use; raises TypeError for a type that cannot be read back."""
+    if kind in _READERS:
+        return _READERS[kind]
+    before = dict(_READERS)
+    readers = _READERS[kind] = {}  # registered before it is filled: a class may contain itself
     try:
         hints = get_type_hints(kind)
-        made |= {name: _reader(hints[name], f"{kind.__qualname__}.{name}") for name in (f.name for f in fields(kind))}
+        names = [field.name for field in fields(kind)]
+        readers |= {name: _reader(hints[name], f"{kind.__qualname__}.{name}") for name in names}
     except (NameError, TypeError) as failure:
-        _KNOWN.clear()  # also classes that hold this one
-        _KNOWN.update(before)
+        _READERS.clear()  # forgets this class and those that contain it
+        _READERS.update(before)
         if isinstance(failure, NameError):
             raise TypeError(f"{kind.__qualname__}: a type is not known at run time: {failure}") from failure
         raise
-    return made
+    return readers
 
 
 def _record(kind: type) -> _Reader:
@@ -111,7 +112,7 @@ def _reader(hint: Any, where: str) -> _Reader:
         return _Reader(frozenset({dict}), lambda value: {key: inner(entry) for key, entry in value.items()})
     if origin is np.dtype or hint is np.dtype:
         return _Reader(frozenset({str}), _dtype)
-    if hint is float:  # 1.0 may have been given as 1
+    if hint is float:  # a float may be written as 1
         return _Reader(frozenset({float, int}), float)
     if hint in PLAIN:
         return _Reader(frozenset({hint}), lambda value: value)
@@ -119,37 +120,37 @@ def _reader(hint: Any, where: str) -> _Reader:
 
 
 def _union(hint: Any, where: str) -> _Reader:
-    """The member that takes a value is told by the type JSON gives it, so no two may take the same one."""
+    """A reader that picks the member by the JSON type of the value, so each type may belong to one member only."""
     members = get_args(hint)
-    chosen: dict[type, _Reader] = {}
+    by_type: dict[type, _Reader] = {}
     for member in members:
         reader = _reader(member, where)
-        given = reader.given - {int} if member is float and int in members else reader.given
-        if not given.isdisjoint(chosen):
+        accepted = reader.accepted - {int} if member is float and int in members else reader.accepted
+        if not accepted.isdisjoint(by_type):
             raise TypeError(f"{where}: two members of {hint} look alike in JSON, so it cannot be read back")
-        chosen |= dict.fromkeys(given, reader)
-    return _Reader(frozenset(chosen), lambda value: chosen[type(value)](value))
+        by_type |= dict.fromkeys(accepted, reader)
+    return _Reader(frozenset(by_type), lambda value: by_type[type(value)](value))
 
 
 def _tuple(parts: tuple[Any, ...], where: str) -> _Reader:
     if parts[-1] is Ellipsis:
-        each = _reader(parts[0], where)
-        return _Reader(frozenset({list}), lambda value: tuple(each(entry) for entry in value))
-    inner = [_reader(part, where) for part in parts]
+        reader = _reader(parts[0], where)
+        return _Reader(frozenset({list}), lambda value: tuple(reader(entry) for entry in value))
+    readers = [_reader(part, where) for part in parts]
 
     def read(value: list[Any]) -> tuple[Any, ...]:
-        if len(value) != len(inner):
-            raise ValueError(f"{len(inner)} entries are expected, got {value!r:.80}")
-        return tuple(reader(entry) for reader, entry in zip(inner, value, strict=True))
+        if len(value) != len(readers):
+            raise ValueError(f"{len(readers)} entries are expected, got {value!r:.80}")
+        return tuple(reader(entry) for reader, entry in zip(readers, value, strict=True))
 
     return _Reader(frozenset({list}), read)
 
 
 def _named_tuple(kind: Any, where: str) -> _Reader:
-    """Written as a list, like any tuple."""
+    """A reader of a named tuple, which JSON has as a list."""
     hints = get_type_hints(kind)
     entries = _tuple(tuple(hints[name] for name in kind._fields), where)
-    return _Reader(entries.given, lambda value: kind(*entries(value)))
+    return _Reader(entries.accepted, lambda value: kind(*entries(value)))
 
 
 def _one_of(parts: tuple[Any, ...], value: Any) -> Any:

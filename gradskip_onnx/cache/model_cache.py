@@ -1,6 +1,6 @@
-"""What is kept of a model between calls: what was found in it, and its graphs as they were instrumented.
+"""Caches the analysis of a model file and its instrumented graphs on disk.
 
-Keys hold the content of the file, the code that read it and what was asked. Weights are not kept: their file has them.
+Keys contain the hash of the file, a hash of the code that read it, and the request. Weights stay in the model file.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ LIBRARIES = ("onnx", "onnx-graphsurgeon", "onnxruntime", "onnxruntime-gpu")  # a
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What was found in a file."""
+    """The result of analysing a model file."""
 
     sha256: str
     architecture: Architecture
     image: TensorFact
     scores: TensorFact
     metadata: Metadata
-    weight_bytes: int  # what a session holds at least
+    weight_bytes: int  # lower bound of the memory of a session
     others: tuple[str, ...] = ()  # weight files beside the model
 
 
 @dataclass(frozen=True, slots=True)
 class CachedPlan:
-    """An instrumented model: how to ask it, its bytes, and the places of the weights that are not among them."""
+    """An instrumented model: its plan, its bytes, and the locations of the weights that are not in them."""
 
     plan: Plan
     places: tuple[WeightLocation, ...]
@@ -49,6 +49,7 @@ class CachedPlan:
 
     @classmethod
     def of(cls, built: Instrumented) -> CachedPlan:
+        """The cache entry of an instrumented model."""
         plan = Plan(**{entry.name: getattr(built, entry.name) for entry in fields(Plan)})
         stored = built.model.graph.initializer
         places = tuple(place for tensor in stored if (place := weight_location(tensor)) is not None)
@@ -57,59 +58,59 @@ class CachedPlan:
 
 @dataclass(frozen=True, slots=True)
 class ModelCache:
-    """The entries of one file in a cache; with no cache nothing is found and nothing is kept."""
+    """The cache entries of one model file; without a cache folder it finds and stores nothing."""
 
     cache: CacheFolder | None
-    key: Mapping[str, Any] = field(default_factory=lambda: EMPTY)  # of the file and of the code that read it
+    key: Mapping[str, Any] = field(default_factory=lambda: EMPTY)  # identifies the file and the code that read it
 
-    def facts(self, asked: Mapping[str, Any]) -> ModelFacts | None:
-        """What an earlier call found in the file; `asked` is what the user said about it."""
-        found: ModelFacts | None = self._get({"facts": asked}, lambda data: from_plain(ModelFacts, json.loads(data)))
+    def facts(self, settings: Mapping[str, Any]) -> ModelFacts | None:
+        """The stored analysis of the file under the user's `settings`, or None."""
+        found: ModelFacts | None = self._get({"facts": settings}, lambda data: from_plain(ModelFacts, json.loads(data)))
         return found
 
-    def keep_facts(self, asked: Mapping[str, Any], facts: ModelFacts) -> None:
-        self._put({"facts": asked}, lambda: encode(facts))
+    def keep_facts(self, settings: Mapping[str, Any], facts: ModelFacts) -> None:
+        self._put({"facts": settings}, lambda: encode(facts))
 
     def plan(self, request: PassRequest, *, rows: bool, size: Any) -> CachedPlan | None:
-        """The graph that an earlier call built for a request."""
-        found: CachedPlan | None = self._get(_asked(request, rows, size), _parsed)
+        """The stored graph for a request, or None."""
+        found: CachedPlan | None = self._get(_plan_key(request, rows, size), _parse_plan)
         return found
 
     def keep_plan(self, request: PassRequest, built: CachedPlan, *, rows: bool, size: Any) -> None:
-        self._put(_asked(request, rows, size), lambda: encode((built.plan, built.places)) + b"\n" + built.model)
+        self._put(_plan_key(request, rows, size), lambda: encode((built.plan, built.places)) + b"\n" + built.model)
 
-    def _get(self, more: Mapping[str, Any] | None, read: Callable[[bytes], Any]) -> Any:
-        data = None if self.cache is None or more is None else self.cache.get({**self.key, **more})
+    def _get(self, key: Mapping[str, Any] | None, read: Callable[[bytes], Any]) -> Any:
+        data = None if self.cache is None or key is None else self.cache.get({**self.key, **key})
         try:
             return None if data is None else read(data)
-        except (ValueError, KeyError):  # an entry of another form: as good as none
+        except (ValueError, KeyError):  # an entry in an unknown format counts as missing
             return None
 
-    def _put(self, more: Mapping[str, Any] | None, written: Callable[[], bytes]) -> None:
-        if self.cache is not None and more is not None:
-            self.cache.put({**self.key, **more}, written())
+    def _put(self, key: Mapping[str, Any] | None, write: Callable[[], bytes]) -> None:
+        if self.cache is not None and key is not None:
+            self.cache.put({**self.key, **key}, write())
 
 
-def _parsed(data: bytes) -> CachedPlan:
+def _parse_plan(data: bytes) -> CachedPlan:
     head, _, model = data.partition(b"\n")
     plan, places = json.loads(head)
     return CachedPlan(from_plain(Plan, plan), tuple(from_plain(WeightLocation, place) for place in places), model)
 
 
 def open_model_cache(cache: CacheFolder | None, sha256: str, name: str | None) -> ModelCache:
-    """The entries of a file by its own hash; its name is where its weights are said to lie."""
+    """The cache of the file with this hash; `name` is in the key because external weights lie relative to the file."""
     if cache is None:
         return ModelCache(None)
     return ModelCache(cache, {"format": FORMAT, "sha256": sha256, "name": name, "code": _code()})
 
 
-def _asked(request: PassRequest, rows: bool, size: Any) -> Mapping[str, Any] | None:
-    """What a graph was built for, as a key; None where it cannot be told from another."""
+def _plan_key(request: PassRequest, rows: bool, size: Any) -> Mapping[str, Any] | None:
+    """The part of the key that identifies a graph; None if the score function has no unique name."""
     score = request.score
     if not isinstance(score, str):
         function = getattr(score, "__qualname__", "<")
         score = repr(score) if hasattr(score, "__dataclass_fields__") else f"{score.__module__}.{function}"
-        if "<" in score:  # a function inside another, or an object: its name does not say what it does
+        if "<" in score:  # a nested function or an object: its name does not identify it
             return None
     return {
         "needs": as_plain(request.needs), "score": score, "rules": as_plain(request.rules), "rows": rows, "size": size,
@@ -118,7 +119,7 @@ def _asked(request: PassRequest, rows: bool, size: Any) -> Mapping[str, Any] | N
 
 @cache
 def _code() -> str:
-    """A hash of what reads files: versions, and names, sizes and times of this package's own files."""
+    """A hash of the code that reads files: library versions, and names, sizes and times of this package's files."""
     here = Path(__file__).parent.parent
     files = sorted((str(path.relative_to(here)), path.stat()) for path in here.rglob("*.py"))
     own = [(name, state.st_size, state.st_mtime_ns) for name, state in files]

@@ -1,4 +1,4 @@
-"""Images with what is known about them: a table of folder layouts, detected by their shape or chosen by name."""
+"""Reads datasets, images with ground truth, by a table of layouts; a layout is detected or chosen by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ADE20K as its scene parsing challenge ships it: images/SPLIT/*.jpg and annotations/SPLIT/*.png, a class a pixel."""
+"""ADE20K in the layout of its scene parsing challenge: images/SPLIT/*.jpg and annotations/SPLIT/*.png, class masks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .files import file_entry, images_under
 from .layout import DatasetRequest, Layout
 
 SPLIT = "validation"
-MODES = ("L", "P", "1", "I;16", "I")  # one number a pixel; colours would be a picture of a mask, not a mask
+MODES = ("L", "P", "1", "I;16", "I")  # one number per pixel; a coloured image is a drawing of a mask, not a mask
 
 
 def detect(where: str) -> bool:
@@ -27,7 +27,7 @@ def detect(where: str) -> bool:
 
 
 def load(request: DatasetRequest) -> Dataset:
-    """The images of a split; images and masks may also lie in the two folders themselves."""
+    """The images of a split; without split folders, those directly in images/ and annotations/."""
     root, split = request.path, request.split or SPLIT
     pictures, masks = root / "images", root / "annotations"
     if request.split or (pictures / split).is_dir():
@@ -39,9 +39,9 @@ def load(request: DatasetRequest) -> Dataset:
         mask = (masks / path.relative_to(pictures)).with_suffix(".png")
         entry = file_entry(path, root / "images", None, (mask,))
         entries.append(replace(entry, areas=_areas(mask)) if mask.is_file() else entry)
-    lost = sum(entry.areas is None for entry in entries)
-    notes = (f"{lost} of {len(entries)} images have no mask in {masks}",) if lost else ()
-    return Dataset(LAYOUT.name, str(root), tuple(entries), notes)
+    without = sum(entry.areas is None for entry in entries)
+    warnings = (f"{without} of {len(entries)} images have no mask in {masks}",) if without else ()
+    return Dataset(LAYOUT.name, str(root), tuple(entries), warnings)
 
 
 def _areas(path: Path) -> Callable[[], Array]:
@@ -49,9 +49,9 @@ def _areas(path: Path) -> Callable[[], Array]:
 
 
 def read_areas(path: Path) -> Array:
-    """(H, W) class indices: 0 in the file means unlabelled, k is class k - 1."""
+    """(H, W) class indices; in the file 0 means unlabelled and k means class k - 1."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # harmless metadata; the size is checked here
+        warnings.simplefilter("ignore")  # Pillow warns about harmless metadata; the size is checked here
         try:
             with Image.open(path, formats=("PNG",)) as image:
                 check_size(image, str(path))

@@ -1,4 +1,4 @@
-"""Boxes of objects from the XML files of ImageNet (Pascal VOC's format); what else XML can do is refused."""
+"""Reads object boxes from the XML files of ImageNet (Pascal VOC format); refuses document types and entities."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """The objects of an image, by name, in pixels of an image of `size` (height, width; None: not said)."""
+    """Names and boxes of the objects of an image, in pixels of `size` (height, width; None: not stated)."""
 
     size: tuple[float, float] | None
     objects: tuple[tuple[str, Box], ...]
 
     def of(self, name: str, size: tuple[int, int]) -> tuple[Box, ...]:
-        """The boxes of one kind of object; where the file was made for a larger or smaller image, they are scaled."""
-        down, across = (have / told for have, told in zip(size, self.size or size, strict=True))
-        found = [box for kind, box in self.objects if kind == name]
-        return tuple((x0 * across, y0 * down, x1 * across, y1 * down) for x0, y0, x1, y1 in found)
+        """The boxes of the objects called `name`, scaled to an image of `size` (height, width)."""
+        down, across = (actual / stated for actual, stated in zip(size, self.size or size, strict=True))
+        boxes = [box for kind, box in self.objects if kind == name]
+        return tuple((x0 * across, y0 * down, x1 * across, y1 * down) for x0, y0, x1, y1 in boxes)
 
 
 def read_boxes(path: Path) -> Annotation:
@@ -44,7 +44,7 @@ def read_boxes(path: Path) -> Annotation:
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.text
-    # Entities are declared in a document type, and nothing else in it is needed: no type, no expansion.
+    # Entities are declared in a document type; refusing it rules out entity expansion attacks.
     parser.StartDoctypeDeclHandler = _refuse(path, "a document type")
     try:
         parser.Parse(data, True)
@@ -62,33 +62,33 @@ def _refuse(path: Path, what: str) -> Callable[..., NoReturn]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Collects the leaves that matter while the file goes by; no tree is built."""
+    """Collects the size and the objects while the file is parsed, without building a tree."""
 
     path: Path
-    places: list[str] = field(default_factory=list)
-    heard: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)  # tags of the open elements, outermost first
+    texts: list[str] = field(default_factory=list)  # character data of the innermost element
     size: dict[str, str] = field(default_factory=dict)
     objects: list[dict[str, str]] = field(default_factory=list)
 
     def start(self, tag: str, _attributes: Any) -> None:
         self.places.append(tag)
-        self.heard = []
+        self.texts = []
         if len(self.places) > DEEPEST:
             raise InputError(f"{self.path}: elements are nested deeper than {DEEPEST}")
         if self.places[1:] == ["object"]:
             self.objects.append({})
 
     def text(self, words: str) -> None:
-        self.heard.append(words)
+        self.texts.append(words)
 
     def end(self, tag: str) -> None:
-        place, words = self.places[1:], "".join(self.heard).strip()
+        place, words = self.places[1:], "".join(self.texts).strip()
         if place[:-1] == ["size"]:
             self.size[tag] = words
         elif place == ["object", "name"] or (place[:-1] == ["object", "bndbox"] and tag in CORNERS):
             self.objects[-1][tag] = words
         self.places.pop()
-        self.heard = []
+        self.texts = []
 
     def annotation(self) -> Annotation:
         boxes = [(entry.get("name", ""), self._box(entry)) for entry in self.objects]

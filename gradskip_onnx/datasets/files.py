@@ -1,4 +1,4 @@
-"""Images in folders: listed in an order that is the same everywhere, read and hashed when asked for."""
+"""Lists images in folders, in the same order on every machine, and reads and hashes them on demand."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def images_under(folder: Path) -> Iterator[Path]:
 
 
 def images_here(folder: Path) -> list[Path]:
-    """The images of a folder itself."""
+    """The images directly in a folder, sorted by path."""
     return sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file() and p.name[0] != ".")
 
 
 def file_entry(path: Path, root: Path, label: int | str | None = None, truth: Iterable[Path] = ()) -> Entry:
-    """An entry whose image is a file; its id is the path below `root`, `truth` are the files that tell about it."""
+    """An entry whose image is a file; its id is the path below `root`, `truth` are the files with its ground truth."""
     return Entry(path.relative_to(root).as_posix(), _reader(path), partial(hash_files, (path, *truth)), label)
 
 
@@ -47,8 +47,8 @@ def _reader(path: Path) -> Callable[[], Image.Image]:
 
 
 def hash_files(paths: Iterable[Path]) -> str:
-    """SHA-256 over the contents of files, one after the other; a file that is missing counts as empty."""
-    found = hashlib.sha256()
+    """SHA-256 over the hashes of the files, in order; a file that cannot be read is skipped."""
+    total = hashlib.sha256()
     for path in paths:
         part = hashlib.sha256()
         try:
@@ -56,6 +56,6 @@ def hash_files(paths: Iterable[Path]) -> str:
                 while data := stream.read(CHUNK):
                     part.update(data)
         except OSError:
-            continue  # what is wrong with it is said when the image is opened
-        found.update(part.digest())
-    return found.hexdigest()
+            continue  # reported when the image is opened
+        total.update(part.digest())
+    return total.hexdigest()

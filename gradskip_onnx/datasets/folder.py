@@ -38,13 +38,13 @@ def _entry(path: Path, root: Path, name: str, synsets: dict[str, int]) -> Entry:
 
 
 def _by_folder(root: Path) -> dict[Path, str]:
-    """Images and the first folder on the way to each; none for those that lie in the folder itself."""
+    """Each image with the top-level sub-folder it lies in; an empty name for images directly in the folder."""
     parts = {path: path.relative_to(root).parts for path in images_under(root)}
     return {path: names[0] if len(names) > 1 else "" for path, names in parts.items()}
 
 
 def _by_table(table: Path) -> dict[Path, str]:
-    """Images as the table names them; all must lie in its folder."""
+    """The images and labels in a table; raises InputError for a file outside its folder."""
     rows = _json_rows(table) if table.suffix == ".json" else _csv_rows(table)
     root = table.parent.resolve()
     names: dict[Path, str] = {}

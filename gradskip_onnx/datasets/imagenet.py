@@ -1,4 +1,4 @@
-"""ImageNet as ILSVRC ships it: images flat or in folders by WordNet id, and XML files with boxes."""
+"""ImageNet in the layout of ILSVRC: images flat or in folders by WordNet id, and XML files with boxes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def detect(where: str) -> bool:
 
 
 def load(request: DatasetRequest) -> Dataset:
-    """The images of a split, each with the boxes of the objects that belong to its class."""
+    """The images of a split, each with the boxes of the objects of its class."""
     root, split = request.path, request.split or SPLIT
     boxes = {path.stem: path for path in sorted(root.rglob("*.xml"))}
     images = list(images_under(root))
@@ -39,7 +39,7 @@ def load(request: DatasetRequest) -> Dataset:
 
 
 def _solution(root: Path, split: str) -> dict[str, str]:
-    """Image -> WordNet id, from the table of the Kaggle edition (`ImageId,PredictionString`), if it is there."""
+    """WordNet ids by image, from the table of the Kaggle edition (`ImageId,PredictionString`); empty without one."""
     table = next(iter(sorted(root.rglob(SOLUTION.format(split=split)))), None)
     if table is None:
         return {}
@@ -48,7 +48,7 @@ def _solution(root: Path, split: str) -> dict[str, str]:
 
 
 def _wnid(path: Path, solution: Mapping[str, str], boxes: Mapping[str, Path]) -> str:
-    """The class of an image: its folder, the table, or the one kind of object that its boxes show."""
+    """The class of an image: by its folder, else by the table, else by its boxes if all have the same name."""
     if WNID.fullmatch(path.parent.name):
         return path.parent.name
     if path.stem in solution:

@@ -1,4 +1,4 @@
-"""One way in which a dataset may lie on disk: how it is recognised, and who reads it on what request."""
+"""The type of a layout: the functions that recognise and load one form of dataset on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .entry import Dataset
 
 @dataclass(frozen=True, slots=True)
 class DatasetRequest:
-    """Where the data is; `split` and `synsets` may be left to the layout."""
+    """Where the data is; None for `split` or `synsets` leaves the choice to the layout."""
 
     where: str
     split: str | None = None
@@ -24,7 +24,7 @@ class DatasetRequest:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One row; each stands at the end of the file that reads it."""
+    """A row of the table; each is defined at the end of the file that reads its layout."""
 
     name: str
     summary: str

@@ -1,4 +1,4 @@
-"""MedMNIST: one .npz with images and labels of each split, such as BloodMNIST."""
+"""MedMNIST, such as BloodMNIST: one .npz with the images and labels of each split."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def detect(where: str) -> bool:
 
 
 def load(request: DatasetRequest) -> Dataset:
-    """The images of a split; the arrays are held in memory, since a compressed file cannot be read in part."""
+    """The images of a split; the arrays stay in memory, because a compressed file cannot be read in part."""
     path, split = request.path, request.split or SPLIT
     images, labels = _arrays(path, (f"{split}_images", f"{split}_labels"))
-    shown = images.shape[1:] if images.ndim in (3, 4) else ()
-    if images.dtype != np.uint8 or len(shown) not in (2, 3) or shown[2:] not in ((), (3,)) or 0 in shown:
+    shape = images.shape[1:] if images.ndim in (3, 4) else ()
+    if images.dtype != np.uint8 or len(shape) not in (2, 3) or shape[2:] not in ((), (3,)) or 0 in shape:
         raise InputError(f"{path}: {split}_images is {images.dtype} {images.shape}; grey or RGB bytes are expected")
     if not np.issubdtype(labels.dtype, np.integer) or labels.size != len(images):
         raise InputError(
@@ -50,7 +50,7 @@ def _entry(split: str, at: int, images: Array, label: int) -> Entry:
 
 
 def _arrays(path: Path, names: tuple[str, ...]) -> list[Array]:
-    """Arrays of a .npz; pickled objects, which could run code, are refused by NumPy."""
+    """Arrays of a .npz; NumPy is told to refuse pickled objects, which could run code."""
     try:
         with zipfile.ZipFile(path) as archive:
             large = [info for info in archive.infolist() if info.filename[:-4] in names and info.file_size > MAX_BYTES]

@@ -1,4 +1,4 @@
-"""Scenes whose evidence is known exactly, drawn when asked for: planted:COUNT, planted:COUNT:FIRST."""
+"""Scenes with exactly known evidence, drawn on demand: planted:COUNT or planted:COUNT:FIRST."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .entry import Dataset, Entry
 from .layout import DatasetRequest, Layout
 
 COUNT = 100
-FIRST = 20_000  # seeds below were looked at while the demo models were trained, or are quoted for them
+FIRST = 20_000  # smaller seeds were watched in training the demo models, or their accuracy is reported on them
 NAME = re.compile(r"planted(?::(\d{1,7}))?(?::(\d{1,9}))?")
 
 
@@ -23,7 +23,7 @@ def detect(where: str) -> bool:
 
 
 def load(request: DatasetRequest) -> Dataset:
-    """Held-out scenes, by default from seed 20,000 on."""
+    """COUNT held-out scenes, from seed FIRST on."""
     match = NAME.fullmatch(request.where)
     if match is None:
         raise InputError(f"{request.where!r}: write planted:COUNT or planted:COUNT:FIRST, such as planted:200:20000")
@@ -42,8 +42,8 @@ def _entry(seed: int) -> Entry:
 
 
 def _digest(seed: int) -> str:
-    made = scene(seed)
-    return hashlib.sha256(made.image.tobytes() + made.mask.tobytes()).hexdigest()
+    drawn = scene(seed)
+    return hashlib.sha256(drawn.image.tobytes() + drawn.mask.tobytes()).hexdigest()
 
 
 LAYOUT = Layout("planted", "planted:COUNT: scenes drawn on the fly", "label, mask", detect, load)

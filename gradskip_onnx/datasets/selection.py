@@ -1,4 +1,4 @@
-"""Which entries of a dataset are used: listed ones, one part of several, a few spread evenly."""
+"""Selects entries of a dataset: by index, one part of several, a few spread evenly."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .entry import Dataset, Entry
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Applied in this order; nothing asked for is everything."""
+    """Filters, applied in this order; the defaults select everything."""
 
-    indices: tuple[int, ...] = ()  # positions in the dataset's order
-    part: tuple[int, int] = (1, 1)  # entry i belongs to part i mod n
-    limit: int | None = None
+    indices: tuple[int, ...] = ()  # positions in the dataset; none: all
+    part: tuple[int, int] = (1, 1)  # (k, n): every n-th entry from the k-th on, k from 1 to n
+    limit: int | None = None  # largest number of entries
 
     def of(self, dataset: Dataset) -> Dataset:
-        """The dataset with these entries only."""
+        """The dataset with the selected entries only; raises InputError if there are none."""
         entries = self._limited(self._listed(dataset)[self.part[0] - 1 :: self.part[1]])
         if not entries:
             raise InputError(
@@ -37,14 +37,14 @@ class Selection:
         return tuple(dataset.entries[index] for index in dict.fromkeys(self.indices))
 
     def _limited(self, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        """Spread evenly: a dataset sorted by class must not give one class only."""
+        """At most `limit` entries, spread evenly: the first ones of a dataset sorted by class would be one class."""
         if self.limit is None or self.limit >= len(entries):
             return entries
         return tuple(entries[at * len(entries) // self.limit] for at in range(self.limit))
 
 
 def read_part(text: str) -> tuple[int, int]:
-    """I/N: the I-th of N parts."""
+    """(I, N) from the text "I/N", the I-th of N parts."""
     match = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", text)
     if match is None or int(match[1]) > int(match[2]):
         raise InputError(f"part {text!r}: write I/N with I from 1 to N, such as 1/2")
@@ -52,7 +52,7 @@ def read_part(text: str) -> tuple[int, int]:
 
 
 def read_indices(path: Path) -> tuple[int, ...]:
-    """Whole numbers in a text file, separated by anything that is no digit; a YAML list will do."""
+    """Whole numbers in a text file, in any format without letters, such as a YAML list; # starts a comment."""
     text = "\n".join(line.partition("#")[0] for line in read_text(path).splitlines())
     if re.search(r"[A-Za-z.]", text) or not (found := re.findall(r"\d{1,9}", text)):
         raise InputError(f"{path}: a list of whole numbers is expected")

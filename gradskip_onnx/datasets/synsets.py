@@ -1,4 +1,4 @@
-"""WordNet ids (n01440764) as class indices, from the list that comes with ImageNet."""
+"""Class indices of WordNet ids (n01440764), from the list that comes with ImageNet."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gradskip_onnx.images.labels import read_text
 
 WNID = re.compile(r"n\d{8}")
 LISTS = ("imagenet_labels.txt", "LOC_synset_mapping.txt", "synset_words.txt", "synsets.txt", "imagenet_synsets.txt")
-ALL = 1000  # as many folders hold all classes of ILSVRC, and their order is that of the indices
+ALL = 1000  # classes of ILSVRC; their ids in sorted order are the classes 0 to 999
 
 
 def read_synsets(path: Path) -> dict[str, int]:
-    """Line i starts with the id of class i."""
+    """Class indices by id, from a file whose line i starts with the id of class i."""
     lines = read_text(path).split("\n")
     found = [match for line in lines if (match := WNID.match(line.strip()))]
     if not found or len(found) != len([line for line in lines if line.strip()]):
@@ -23,10 +23,10 @@ def read_synsets(path: Path) -> dict[str, int]:
     return {match[0]: index for index, match in enumerate(found)}
 
 
-def find_synsets(given: Path | None, near: Path, folders: Sequence[str] = ()) -> dict[str, int]:
-    """The list given, one lying in the folder or above it, or the order of 1000 folders; else nothing."""
-    if given is not None:
-        return read_synsets(given)
+def find_synsets(file: Path | None, near: Path, folders: Sequence[str] = ()) -> dict[str, int]:
+    """Class indices by id: from `file`, a list in or above the folder `near`, or 1000 folder names; else empty."""
+    if file is not None:
+        return read_synsets(file)
     for place in (near, near.parent, near.parent.parent):
         for name in LISTS:
             if (place / name).is_file():
@@ -36,7 +36,7 @@ def find_synsets(given: Path | None, near: Path, folders: Sequence[str] = ()) ->
 
 
 def index_of(name: str, synsets: dict[str, int]) -> int | str | None:
-    """A class as folders and tables name it: an index, a WordNet id, or the name of a class."""
+    """The class behind the name of a folder or table: an index, the index of a WordNet id, or a class name."""
     text = name.strip()
     if WNID.fullmatch(text):
         return synsets.get(text)
@@ -46,10 +46,8 @@ def index_of(name: str, synsets: dict[str, int]) -> int | str | None:
 
 
 def unknown_note(names: Sequence[str], synsets: dict[str, int]) -> tuple[str, ...]:
-    """A warning if WordNet ids are used and cannot be told apart from one another as classes."""
-    lost = sorted({name for name in names if WNID.fullmatch(name) and name not in synsets})
-    if not lost:
+    """A warning if some of the names are WordNet ids without a class index."""
+    ids = sorted({name for name in names if WNID.fullmatch(name) and name not in synsets})
+    if not ids:
         return ()
-    return (
-        f"{len(lost)} WordNet ids such as {lost[0]} have no class index, so these labels are unused; see --synsets",
-    )
+    return (f"{len(ids)} WordNet ids such as {ids[0]} have no class index, so these labels are unused; see --synsets",)

@@ -1,7 +1,7 @@
-"""Images whose evidence is known exactly: clutter and distractors, and one planted object whose form is the class.
+"""Draws images with exactly known evidence: clutter and distractors, and one planted object whose form is the class.
 
-All objects of a scene draw position, size, tilt, colour and texture from the same distributions before it is decided
-which of them is the planted one; distractor forms are never classes. So the class is told by the planted form alone.
+Position, size, tilt, colour and texture of all objects come from the same distributions, and the planted one is chosen
+afterwards; distractor forms are never classes. So only the form of the planted object tells the class.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .shapes import DISTRACTORS, PLANTED, REACH, Array, distance
 CLASSES: tuple[str, ...] = tuple(PLANTED)
 SIZE = 96  # pixels; everything is drawn in units of the side, so another size shows the same picture
 
-OBJECTS = (5, 8)  # how many, before those that find no free place are dropped
+OBJECTS = (5, 8)  # fewest and most objects; those that find no free place are dropped
 UNIT = (0.110, 0.150)  # length of one unit of a form, as a fraction of the side
 TILT = 0.3  # largest rotation, radians
 CONFETTI = 20
@@ -41,7 +41,7 @@ GROUNDS = np.array(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """One image, its class, and the pixels (all of them, and no others) that the planted object touched."""
+    """One image, its class, and the mask of exactly those pixels that the planted object touches."""
 
     image: NDArray[np.uint8]  # (size, size, 3)
     label: int
@@ -73,7 +73,7 @@ class _Thing:
 
 
 def scene(seed: int, size: int = SIZE, *, label: int | None = None) -> Scene:
-    """The scene of a seed; `label` plants another class in the same place and leaves the rest as it was."""
+    """The scene of a seed; `label` plants that class instead, and leaves everything else unchanged."""
     things, planted = _arrange(seed)
     chosen = label_of(seed) if label is None else label
     canvas = _backdrop(seed, size, things)
@@ -87,22 +87,22 @@ def label_of(seed: int) -> int:
 
 
 def backdrop(seed: int, size: int = SIZE) -> NDArray[np.uint8]:
-    """The same scene with nothing planted in it."""
+    """The scene of a seed without its planted object."""
     return _bytes(_backdrop(seed, size, _arrange(seed)[0]))
 
 
 def batch(seeds: Iterable[int], size: int = SIZE) -> Batch:
     """The scenes of many seeds."""
-    made = [scene(seed, size) for seed in seeds]
+    scenes = [scene(seed, size) for seed in seeds]
     return Batch(
-        np.stack([s.image for s in made]),
-        np.array([s.label for s in made], np.int64),
-        np.stack([s.mask for s in made]),
+        np.stack([s.image for s in scenes]),
+        np.array([s.label for s in scenes], np.int64),
+        np.stack([s.mask for s in scenes]),
     )
 
 
 def _arrange(seed: int) -> tuple[list[_Thing], _Thing]:
-    """The distractors and the planted object (its form still open), placed without overlap."""
+    """The distractors and the planted object (its form not chosen yet), placed without overlap."""
     rng = np.random.default_rng([seed, 0])
     names = tuple(DISTRACTORS)
     placed: list[_Thing] = []
@@ -160,7 +160,7 @@ def _ground(rng: np.random.Generator, size: int) -> Array:
 
 
 def _noise(rng: np.random.Generator, size: int, cells: int) -> Array:
-    """Values at the knots of a lattice, joined smoothly: (size, size) in [0, 1]."""
+    """Smooth noise (size, size) in [0, 1]: random values on a lattice, interpolated."""
     knots = rng.random((cells + 1, cells + 1))
     at = (np.arange(size) + 0.5) * (cells / size)
     low = at.astype(np.int64)
@@ -171,7 +171,7 @@ def _noise(rng: np.random.Generator, size: int, cells: int) -> Array:
 
 
 def _scatter(rng: np.random.Generator, canvas: Array) -> None:
-    """Small dashes and dots of the objects' colours, half transparent."""
+    """Paint small half-transparent dashes and dots in the colours of the objects."""
     size = len(canvas)
     for x, y, length, width, angle, ink in rng.random((CONFETTI, 6)).tolist():
         long, wide = 0.002 + 0.025 * length, 0.005 + 0.006 * width
@@ -183,7 +183,7 @@ def _scatter(rng: np.random.Generator, canvas: Array) -> None:
 
 
 def _draw(canvas: Array, thing: _Thing) -> NDArray[np.bool_]:
-    """Paint one object over the canvas; returns the pixels it touched."""
+    """Paint one object over the canvas and return the mask (size, size) of the pixels it touches."""
     size = len(canvas)
     box, px, py = _window(size, thing.x, thing.y, REACH * thing.unit)
     cos, sin = np.cos(thing.tilt) / thing.unit, np.sin(thing.tilt) / thing.unit
@@ -215,14 +215,14 @@ TEXTURES = (_plain, _stripes, _dots)
 
 
 def _window(size: int, x: float, y: float, reach: float) -> tuple[tuple[slice, slice], Array, Array]:
-    """The pixels within `reach` (and two more) of a point, and their centres relative to it."""
+    """The pixels within `reach` (and two more) of a point, and the x and y of their centres relative to it."""
     spans = [slice(max(int((c - reach) * size) - 2, 0), min(int((c + reach) * size) + 3, size)) for c in (y, x)]
     down, across = ((np.arange(s.start, s.stop) + 0.5) / size for s in spans)
     return (spans[0], spans[1]), (across - x)[None, :], (down - y)[:, None]
 
 
 def _cover(depth: Array, pixel: float) -> Array:
-    """Share of a pixel that lies inside an edge at signed distance `depth`."""
+    """Share of each pixel that lies inside a form, from the signed distance `depth` of its centre to the edge."""
     return np.clip(0.5 - depth / pixel, 0.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""The forms that scenes are drawn with, as signed distances (negative inside), all scaled to the same area."""
+"""The forms in scenes, as signed distance functions (negative inside) scaled to the same area."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def without(form: Form, hole: Form) -> Form:
 
 
 def polygon(*corners: tuple[float, float], rounding: float = 0.06) -> Form:
-    """Distance to the nearest edge, signed by the parity of edges crossed on the way left, corners rounded off."""
+    """A polygon with rounded corners: distance to the nearest edge, signed by the parity of the edges to the right."""
 
     def distance(x: Array, y: Array) -> Array:
         nearest = np.full(np.broadcast_shapes(x.shape, y.shape), np.inf)
@@ -101,7 +101,7 @@ FORMS: dict[str, Form] = PLANTED | DISTRACTORS
 
 @cache
 def scale(name: str) -> float:
-    """The factor that gives a form the area `AREA`, from counting the cells of a fine lattice inside it."""
+    """The factor that scales a form to the area `AREA`, measured by counting the cells of a fine lattice inside it."""
     cells = 320
     axis: Array = (np.arange(cells, dtype=np.float64) + 0.5) * (3.2 / cells) - 1.6
     inside = np.count_nonzero(FORMS[name](axis[None, :], axis[:, None]) < 0.0)
@@ -109,6 +109,6 @@ def scale(name: str) -> float:
 
 
 def distance(name: str, x: Array, y: Array) -> Array:
-    """Signed distance to the normalised form."""
+    """Signed distance of points (x, y) to the normalised form."""
     factor = scale(name)
     return FORMS[name](x / factor, y / factor) * factor

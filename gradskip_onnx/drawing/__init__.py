@@ -1,1 +1,1 @@
-"""Pictures: colours, overlays and figures."""
+"""Draws maps: colours, overlays and figures."""

@@ -1,6 +1,6 @@
-"""Colour maps that are ordered for every eye: paths through OKLab whose lightness never turns back.
+"""A sequential and a diverging colour map: paths through OKLab whose lightness is monotonic, also for the colour-blind.
 
-Own code: two matrices in place of 512 copied rows, and no published pair has both maps in one family.
+Own code: two matrices instead of 512 copied rows, and no published pair has both maps in one family.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from gradskip_onnx.types import Array
 
 STEPS = 256
 
-# (position, lightness, chroma, hue in degrees). Heat rises evenly in lightness from violet through red to pale yellow.
+# (position, lightness, chroma, hue in degrees): lightness rises evenly from violet through red to pale yellow.
 HEAT = ((0.0, 0.22, 0.08, 290.0), (0.35, 0.46, 0.19, 345.0), (0.7, 0.72, 0.18, 405.0), (1.0, 0.96, 0.09, 465.0))
 
-# Blue and orange stay apart with any colour blindness; both arms have the same lightness at the same distance from 0.
+# Blue and orange differ for every kind of colour blindness; both arms have the same lightness at equal distance from 0.
 COLD_ARM = ((0.0, 0.94, 0.005, 250.0), (0.5, 0.70, 0.12, 250.0), (1.0, 0.42, 0.13, 260.0))
 WARM_ARM = ((0.0, 0.94, 0.005, 60.0), (0.5, 0.70, 0.15, 55.0), (1.0, 0.42, 0.13, 40.0))
 
 
 def _srgb(lightness: Array, chroma: Array, hue: Array) -> Array:
-    """OKLCh -> sRGB bytes (n, 3), with the matrices that define OKLab (Ottosson 2020)."""
+    """OKLCh to sRGB bytes (n, 3), by the matrices that define OKLab (Ottosson 2020)."""
     a, b = chroma * np.cos(np.radians(hue)), chroma * np.sin(np.radians(hue))
     to_lms = np.array(
         [
@@ -53,6 +53,6 @@ DIVERGING = np.concatenate([path(COLD_ARM, STEPS // 2)[::-1], path(WARM_ARM, STE
 
 
 def paint(values: Array, table: Array) -> Array:
-    """Values in 0..1 (or -1..1 spread over 0..1) as colours (..., 3)."""
+    """The colours (..., 3) of values in 0..1; for a diverging table 0.5 is zero."""
     painted: Array = table[np.clip(np.rint(values * (STEPS - 1)), 0, STEPS - 1).astype(np.intp)]
     return painted

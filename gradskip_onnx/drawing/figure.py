@@ -1,4 +1,4 @@
-"""The figure: image and overlay side by side, with a colour bar and a title."""
+"""Draws the figure of a map: image and overlay side by side, with a colour bar and a title."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradskip_onnx.types import Array
 
 from .colours import DIVERGING, SEQUENTIAL, paint
 
-MIN_SIDE = 336  # a side of a panel, unless the other side would pass MAX_SIDE
+MIN_SIDE = 336  # shorter side of a panel, in pixels, unless the other side would exceed MAX_SIDE
 MAX_SIDE = 1024
 UNIT_SIDE = 600  # a panel of this size is drawn with texts of 13 to 22 pixels
 MARGIN = 20
@@ -23,11 +23,11 @@ BAR = 16
 BAR_LEAST = 60  # room for three numbers
 BAR_TEXT = 62  # room for a number such as -1.23e-05
 INK, FAINT, PAPER = (24, 24, 27), (110, 110, 118), (255, 255, 255)
-STRENGTH_CURVE = 0.7  # below 1: middling relevance stays visible over a busy image
-NEARLY_EVEN = 0.5  # minimum over maximum from which on a map is called so
-SPIKES = 0.005  # share of the pixels that may stand out beyond the range of the colours
-SPIKY = 1.5  # times that range: maps of single pixels have such spikes, and would look pale if colours reached them
-UNSEEN_LIGHT = 0.55  # how far towards paper the part goes that the model did not see
+STRENGTH_CURVE = 0.7  # exponent below 1: medium relevance stays visible over a busy image
+NEARLY_EVEN = 0.5  # minimum / maximum above which a map is called nearly even
+SPIKES = 0.005  # share of the pixels that may exceed the range of the colours
+SPIKY = 1.5  # maximum / range from which the range is clipped: else a few strong pixels make the whole map pale
+UNSEEN_LIGHT = 0.55  # how far the part the model does not see fades towards white
 
 Ink = tuple[int, int, int]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -39,7 +39,7 @@ class Scale:
 
     low: float
     high: float
-    clipped: bool = False  # a few values lie beyond
+    clipped: bool = False  # whether a few values lie outside the range
 
     @property
     def signed(self) -> bool:
@@ -50,26 +50,26 @@ class Scale:
         return DIVERGING if self.signed else SEQUENTIAL
 
     def unit(self, values: Array) -> Array:
-        """Values spread over 0..1; a constant map is all 0 (or the middle, if signed)."""
+        """Values scaled from the range to 0..1; a constant map becomes zeros."""
         span = self.high - self.low
         spread: Array = (values - self.low) / span if span > 0 else np.zeros_like(values)
         return np.clip(spread, 0.0, 1.0)
 
     def strength(self, values: Array) -> Array:
-        """How much of the colour is laid over the image, 0..1."""
+        """How strongly each pixel is coloured, 0..1: the distance from the low end, or from zero if signed."""
         unit = self.unit(values)
         return np.abs(2 * unit - 1) if self.signed else unit
 
 
 def scale_of(values: Array, box: Box | None = None) -> Scale:
-    """The range of the part of a map that was seen."""
+    """The colour scale of a map, from its values inside `box`; spikes are clipped."""
     if values.ndim != 2 or not np.isfinite(values).all():
         raise InputError(f"a map to draw has rows, columns and finite values, got shape {values.shape}")
     rows, columns = _slices(values.shape[0], values.shape[1], box)
-    seen = values[rows, columns]
-    low, high = float(seen.min()), float(seen.max())
+    visible = values[rows, columns]
+    low, high = float(visible.min()), float(visible.max())
     base = 0.0 if low < 0 else low
-    sizes = np.abs(seen - base)
+    sizes = np.abs(visible - base)
     reach, usual = float(sizes.max()), float(np.quantile(sizes, 1 - SPIKES))
     clipped = reach > SPIKY * usual > 0
     top = usual if clipped else reach
@@ -77,7 +77,7 @@ def scale_of(values: Array, box: Box | None = None) -> Scale:
 
 
 def _slices(height: int, width: int, box: Box | None) -> tuple[slice, slice]:
-    """The pixels whose centres lie in the box; at least one."""
+    """Rows and columns of the pixels whose centres lie in the box, at least one of each; no box: all."""
     if box is None:
         return slice(0, height), slice(0, width)
     x0, y0, x1, y1 = (round(edge) for edge in box)
@@ -86,13 +86,13 @@ def _slices(height: int, width: int, box: Box | None) -> tuple[slice, slice]:
 
 
 def overlay(image: Image.Image, values: Array, *, opacity: float = 0.85, box: Box | None = None) -> Image.Image:
-    """The map over the image, each pixel covered in proportion to its relevance; the unseen part fades."""
+    """The map drawn over the image, each pixel by its strength; the part outside `box` is faded."""
     if (image.height, image.width) != values.shape:
         raise InputError(f"the map is {values.shape[1]}x{values.shape[0]}, its image {image.width}x{image.height}")
     scale = scale_of(values, box)
     picture = np.asarray(image.convert("RGB"), dtype=np.float32)
     grey = picture @ np.array([0.299, 0.587, 0.114], np.float32)
-    calm = 0.5 * picture + 0.5 * grey[..., None]  # the colours of the map must not be mistaken for the image's
+    calm = 0.5 * picture + 0.5 * grey[..., None]  # paler, so that its colours are not mistaken for those of the map
     cover = opacity * scale.strength(values)[..., None] ** STRENGTH_CURVE
     mixed = calm * (1 - cover) + paint(scale.unit(values), scale.table) * cover
     faded = np.repeat((grey + (255 - grey) * UNSEEN_LIGHT)[..., None], 3, axis=2)
@@ -102,13 +102,13 @@ def overlay(image: Image.Image, values: Array, *, opacity: float = 0.85, box: Bo
 
 
 def panel_size(width: int, height: int) -> tuple[int, int]:
-    """The size at which an image is drawn: legible if small, bounded if large."""
+    """(width, height) at which an image is drawn: small images enlarged, large ones shrunk."""
     factor = min(max(1.0, MIN_SIDE / min(width, height)), MAX_SIDE / max(width, height))
     return max(1, round(width * factor)), max(1, round(height * factor))
 
 
 def resample(values: Array, size: tuple[int, int]) -> Array:
-    """A map at another (width, height), the order of Pillow's sizes."""
+    """A map resampled to (width, height), the order that Pillow uses."""
     width, height = size
     return place(values, (height, width), (0, 0, width, height))
 
@@ -143,7 +143,7 @@ def figure(
 
 
 def legend(values: Array, box: Box | None, scale: Scale) -> str:
-    """What stands below the overlay; colours span the range of the map, so a flat map must be called flat."""
+    """The text below the overlay; it says if a map is nearly even, since colours always span the whole range."""
     height, width = values.shape
     whole = _slices(height, width, box) == (slice(0, height), slice(0, width))
     flat = not scale.signed and scale.low > NEARLY_EVEN * scale.high
@@ -152,7 +152,7 @@ def legend(values: Array, box: Box | None, scale: Scale) -> str:
 
 
 class Page:
-    """A sheet for two panels; lengths are in units that grow with the panels, so that texts stay legible."""
+    """A sheet for two panels and a colour bar; its unit of length, and so the text size, grows with the panels."""
 
     def __init__(self, width: int, height: int) -> None:
         self.unit = max(1.0, max(width, height) / UNIT_SIDE)
@@ -184,7 +184,7 @@ class Page:
 
 
 def elide(text: str, font: Font, room: float) -> str:
-    """A text cut to fit, with an ellipsis; control characters cannot break the line."""
+    """The text on one line, cut with an ellipsis to fit `room` pixels; control characters become spaces."""
     flat = "".join(character if character.isprintable() else " " for character in text[:1000])
     if font.getlength(flat) <= room:
         return flat

@@ -10,7 +10,7 @@ from gradskip_onnx.api import Explainer
 from gradskip_onnx.errors import GradskipError
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.methods import MethodChoice
-from gradskip_onnx.pipeline.batch import together
+from gradskip_onnx.pipeline.batch import run_batch
 from gradskip_onnx.types import Array
 
 
@@ -26,4 +26,4 @@ def explain_group(
         )
         return found
 
-    return together(run, list(zip(images, targets, strict=True)), GradskipError)
+    return run_batch(run, list(zip(images, targets, strict=True)), GradskipError)

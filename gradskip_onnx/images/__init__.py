@@ -1,1 +1,1 @@
-"""Images in, maps out: files, preprocessing, classes, regions and the resampling of maps."""
+"""Reading and preprocessing images, class names, regions, and the resampling of maps."""

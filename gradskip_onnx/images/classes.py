@@ -1,4 +1,4 @@
-"""Classes by number and by name, and how strongly a model leans to each."""
+"""Finds classes by number or name, and ranks them by the scores of a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradskip_onnx.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A class and how strongly the model leans to it; for segmentation `probability` is its share of the pixels."""
+    """A class with its logit and probability for one image; in segmentation `probability` is its share of pixels."""
 
     index: int
     label: str
@@ -23,7 +23,7 @@ class Candidate:
 
 
 def find_class(target: int | str | None, labels: Sequence[str], classes: int) -> int | None:
-    """The index of a class given by number or by name; None stays None, the predicted class."""
+    """The index of a class given by number or by name; None, the predicted class, stays None."""
     if target is None:
         return None
     if isinstance(target, str) and not target.strip().lstrip("-").isdigit():
@@ -35,11 +35,11 @@ def find_class(target: int | str | None, labels: Sequence[str], classes: int) ->
 
 
 def _class_named(name: str, labels: Sequence[str], classes: int) -> int:
-    """The one class of that name, or of which that name is one synonym, or that contains it."""
+    """The only class whose label, or a comma-separated synonym in it, is `name`; else the only label containing it."""
     folded = [label.casefold() for label in labels]
-    wanted = name.strip().casefold()
-    exact = [i for i, label in enumerate(folded) if wanted == label or wanted in label.split(", ")]
-    matches = exact or [i for i, label in enumerate(folded) if wanted in label]
+    text = name.strip().casefold()
+    exact = [i for i, label in enumerate(folded) if text == label or text in label.split(", ")]
+    matches = exact or [i for i, label in enumerate(folded) if text in label]
     if len(matches) == 1:
         return matches[0]
     if not labels:
@@ -53,7 +53,7 @@ def _class_named(name: str, labels: Sequence[str], classes: int) -> int:
 def rank(
     task: Task, scores: Array, labels: Sequence[str], first: int | None = None, also: int | None = None
 ) -> tuple[Candidate, ...]:
-    """The classes of one image's scores, strongest first: all, or the first ones and one more."""
+    """The classes of one image by its scores, strongest first: all or the `first` ones, and class `also` at the end."""
     share, score = task.standing(scores)
     chosen = [int(i) for i in np.lexsort((-score, -share))[:first]]
     if also is not None and also not in chosen:

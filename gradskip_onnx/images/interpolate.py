@@ -1,7 +1,7 @@
-"""Interpolation, written once: values on one grid at the places of another, and the min-max normalisation of a map.
+"""Resamples maps from one grid to another and normalises them to 0..1.
 
-An axis of `old` samples is read at `new` places; a mode says which samples each place takes and how much of each.
-Pictures are resized by Pillow instead (preprocess, regions, drawing): models were trained on what Pillow makes.
+Along each axis, every one of the `new` samples is a weighted sum of a few of the `old` ones; a mode gives the indices
+and weights. Pictures are resized by Pillow instead (preprocess, regions, drawing), as in the training of most models.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ Box = tuple[float, float, float, float]  # x0, y0, x1, y1
 
 
 class Taps(NamedTuple):
-    """What each new sample is made of: old samples (new, k) and their shares (new, k)."""
+    """For each new sample, the indices `places` (new, k) of old samples and their weights `shares` (new, k)."""
 
     places: Array
     shares: Array
 
 
 def resize(scores: Array, size: Size, mode: str = "bilinear") -> Array:
-    """(rows, columns) -> (height, width) float32, axis by axis; nothing is smoothed."""
+    """Resample a map (rows, columns) to `size` (height, width), float32, axis by axis, without smoothing."""
     _check_map(scores)
     if len(size) != 2 or min(size) < 1:
         raise InputError(f"map size: got {size}, allowed: a height and a width of at least 1")
     down, across = (_taps(mode, new, old) for new, old in zip(size, scores.shape, strict=True))
-    # the sum of two terms is as exact in float32 as its result; only the second is as large as the image
-    rows = _mixed(scores, down, np.float64).astype(np.float32)
-    return np.ascontiguousarray(_mixed(rows.T, across, np.float32).T)
+    # rows first in float64, on the small array; the second sum, at image size, is exact enough in float32
+    rows = _weighted_sum(scores, down, np.float64).astype(np.float32)
+    return np.ascontiguousarray(_weighted_sum(rows.T, across, np.float32).T)
 
 
 def place(values: Array, size: Size, box: Box) -> Array:
-    """A map laid over the box of a larger area, at the pixels of the whole area, float32; zero outside the box.
+    """An array of `size` (height, width), float32, with the map stretched over `box` and zero outside.
 
-    Where the map is shrunk its values are averaged, with the weights that Pillow calls BILINEAR.
+    Shrinking averages, with the weights of Pillow's BILINEAR filter.
     """
     _check_map(values)
     x0, y0, x1, y1 = box
     if (x0, y0, x1, y1) == (0, 0, *size[::-1]) and values.shape == size:
         return values.astype(np.float32)
-    rows = _mixed(values.astype(np.float32), _triangle(values.shape[0], size[0], y0, y1), np.float32)
-    placed = _mixed(rows.T, _triangle(values.shape[1], size[1], x0, x1), np.float32).T
-    return np.ascontiguousarray(placed + np.float32(0))  # -0.0, a negative value with no share, becomes 0.0
+    rows = _weighted_sum(values.astype(np.float32), _triangle(values.shape[0], size[0], y0, y1), np.float32)
+    placed = _weighted_sum(rows.T, _triangle(values.shape[1], size[1], x0, x1), np.float32).T
+    return np.ascontiguousarray(placed + np.float32(0))  # turns -0.0, a negative value times weight 0, into 0.0
 
 
 def matrices(size: Size, grid: Size, mode: str = "bilinear") -> tuple[Array, Array]:
-    """(height, rows) and (width, columns) float64: a map is enlarged as `down @ map @ across.T`, also many at once."""
+    """Matrices (height, rows) and (width, columns), float64: `down @ map @ across.T` enlarges one map or a stack."""
     down, across = (_matrix(_taps(mode, new, old), old) for new, old in zip(size, grid, strict=True))
     return down, across
 
 
 def nearest(new: int, start: float, stop: float) -> Array:
-    """(new,): which old sample, of those in start..stop, lies under the centre of each new one."""
+    """(new,) index of the old sample under the centre of each new one, the new ones dividing start..stop evenly."""
     return np.floor(start + (np.arange(new) + 0.5) * (stop - start) / new).astype(int)
 
 
 def normalise(values: Array) -> Array:
-    """Minimum to 0, maximum to 1, as float32; a constant map becomes zeros."""
+    """Scale the minimum to 0 and the maximum to 1, float32; a constant map becomes zeros."""
     low, high = float(values.min()), float(values.max())
     if not np.isfinite([low, high]).all():
         raise InputError("a map with NaN or infinite values cannot be normalised")
     if low == high:
         return np.zeros(values.shape, dtype=np.float32)
-    # halved first, so that the span of the largest floats is finite
+    # halved first: the difference of the largest floats would overflow
     span = high / 2 - low / 2
     return np.asarray(((values.astype(np.float64) / 2 - low / 2) / span).astype(np.float32))
 
@@ -78,24 +78,24 @@ def _check_map(values: Array) -> None:
 
 
 def _bilinear(new: int, old: int) -> Taps:
-    """Sample i at its centre, i + 1/2; beyond the outer centres the edge holds."""
+    """Linear between sample centres i + 1/2; beyond the outer centres the edge value continues."""
     return _around(np.clip(_centres(new, old), 0, old - 1), old)
 
 
 def _mirrored(new: int, old: int) -> Taps:
-    """As bilinear, but beyond the outer centres the samples are reflected about them."""
+    """Bilinear, but samples are mirrored at the outer centres instead of continued."""
     reflected = (old - 1) - np.abs((old - 1) - np.abs(_centres(new, old)))
     return _around(np.clip(reflected, 0, old - 1), old)
 
 
 def _corners(new: int, old: int) -> Taps:
-    """Linear, the first and the last samples of both axes coinciding."""
+    """Linear, with the first and last old samples at the first and last new ones (align corners)."""
     at = np.arange(new) * ((old - 1) / max(new - 1, 1))
     return _around(at, old, last=max(old - 2, 0))
 
 
 def _nearest(new: int, old: int) -> Taps:
-    """The sample whose cell holds each new centre."""
+    """The old sample whose cell contains the centre of each new one."""
     return Taps(nearest(new, 0, old)[:, None], np.ones((new, 1)))
 
 
@@ -118,7 +118,7 @@ def _centres(new: int, old: int) -> Array:
 
 
 def _around(at: Array, old: int, last: int | None = None) -> Taps:
-    """The two samples around each place; `last` bounds the first of the two."""
+    """Linear weights of the two samples around each position; `last` is the largest index of the lower one."""
     below = np.floor(at).astype(int)
     if last is not None:
         below = np.minimum(below, last)
@@ -127,9 +127,9 @@ def _around(at: Array, old: int, last: int | None = None) -> Taps:
 
 
 def _triangle(old: int, total: int, start: float, stop: float) -> Taps:
-    """Linear interpolation of `old` cells laid over start..stop of `total` pixels; no share outside.
+    """Linear interpolation of `old` cells that span start..stop of `total` pixels; weights outside are zero.
 
-    The triangle is as wide as a cell or as a pixel, whichever is wider, so that shrinking averages.
+    The half-width of the triangle is a cell or a pixel, whichever is larger, so that shrinking averages.
     """
     centre = np.arange(total) + 0.5
     at = (centre - start) * (old / (stop - start)) - 0.5
@@ -143,10 +143,10 @@ def _triangle(old: int, total: int, start: float, stop: float) -> Taps:
     return Taps(inside, np.where(places < old, np.take_along_axis(weights, inside, axis=1), 0))
 
 
-def _mixed(values: Array, taps: Taps, dtype: Any) -> Array:
-    """Along the first axis: the sum of each new sample's old ones by their shares.
+def _weighted_sum(values: Array, taps: Taps, dtype: Any) -> Array:
+    """Weighted sums along the first axis: (old, ...) -> (new, ...).
 
-    Not as a product of matrices: BLAS's threads go on spinning after it and take the cores from the next pass.
+    Not a matrix product: the threads of BLAS keep spinning after one and take the cores from the next pass.
     """
     shares = taps.shares.astype(dtype).T[..., None]  # (k, new, 1)
     total = values[taps.places[:, 0]] * shares[0]
@@ -156,7 +156,7 @@ def _mixed(values: Array, taps: Taps, dtype: Any) -> Array:
 
 
 def _matrix(taps: Taps, old: int) -> Array:
-    """(new, old): the shares, each in the column of its sample."""
+    """The taps as a dense matrix (new, old) of weights."""
     matrix = np.zeros((len(taps.places), old))
     np.add.at(matrix, (np.arange(len(matrix))[:, None], taps.places), taps.shares)
     return matrix

@@ -1,4 +1,4 @@
-"""Class names from files: one a line, ImageNet synset lines, JSON lists and dictionaries."""
+"""Reads class names from files: one name per line, ImageNet synset lines, JSON lists and dictionaries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SYNSET = re.compile(r"^n\d{8}[\s,:]+")
 
 
 def read_text(path: Path) -> str:
-    """A small text file; an InputError naming it otherwise."""
+    """The content of a small UTF-8 file; raises InputError with its path if it cannot be read."""
     try:
         if path.is_file() and path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path}: {path.stat().st_size} bytes, limit {MAX_BYTES}")
@@ -28,7 +28,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> object:
-    """A small JSON file; an InputError naming it otherwise."""
+    """The content of a small JSON file; raises InputError with its path if it cannot be read."""
     text = read_text(path)
     try:
         document: object = json.loads(text)
@@ -38,7 +38,7 @@ def read_json(path: Path) -> object:
 
 
 def read_labels(path: Path | str) -> tuple[str, ...]:
-    """Names by class index from a .json file (list or {index: name}) or a text file with a name a line."""
+    """Names by class index from a .json file (list or {index: name}) or a text file with one name per line."""
     path = Path(path)
     if path.suffix.lower() == ".json":
         labels = from_json(read_json(path), str(path))
@@ -69,7 +69,7 @@ def from_json(document: object, where: str) -> tuple[str, ...]:
 
 
 def _name(entry: object, where: str) -> str:
-    """A name; the last text of a pair such as ["n01440764", "tench"]."""
+    """The name in an entry: a text, or the last text of a pair such as ["n01440764", "tench"]."""
     if isinstance(entry, Sequence) and not isinstance(entry, str) and entry and isinstance(entry[-1], str):
         entry = entry[-1]
     if not isinstance(entry, str):

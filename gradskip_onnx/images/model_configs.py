@@ -1,4 +1,4 @@
-"""Configuration files beside a model: preprocessor_config.json and config.json of Hugging Face and timm."""
+"""Reads the configuration files beside a model: preprocessor_config.json and config.json of Hugging Face and timm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradskip_onnx.types import Size
 from .labels import from_json, read_json
 from .preprocess import INTERPOLATIONS, Preprocess
 
-# Image processors that read a bare number as the short side; all others stretch to a square of it.
+# Image processors that read a single number as the short side; all others stretch to a square of that side.
 SHORT_SIDE_TYPES = ("clip", "siglip2", "convnext", "levit", "poolformer", "mobilevit", "bit", "blip", "chinese_clip")
 
 CONVNEXT_STRETCH_FROM = 384  # from this size on, `crop_pct` is not applied and the image is stretched
@@ -21,7 +21,7 @@ CONVNEXT_STRETCH_FROM = 384  # from this size on, `crop_pct` is not applied and 
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """What the files beside a model say."""
+    """Preprocessing and labels found in the files beside a model."""
 
     preprocess: Preprocess | None = None
     labels: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Sidecar:
 
 
 def beside(model: Path | str | None) -> Sidecar:
-    """Settings and labels from the folder of a model file (or above it, if the folder is called onnx)."""
+    """Preprocessing and labels from the folder of a model file, and from its parent if the folder is called onnx."""
     if model is None:
         return Sidecar()
     folder = Path(model).parent
@@ -42,13 +42,14 @@ def beside(model: Path | str | None) -> Sidecar:
 
 
 def _merge(first: Sidecar, second: Sidecar) -> Sidecar:
+    """Both sidecars as one; the first has priority."""
     return Sidecar(
         first.preprocess or second.preprocess, first.labels or second.labels, first.warnings + second.warnings
     )
 
 
 def _read(path: Path) -> Sidecar:
-    """One file; what cannot be used in it is a warning, because the file may belong to something else."""
+    """Read one file; unusable content is a warning and no error, because the file may belong to something else."""
     try:
         document = read_json(path)
         if not isinstance(document, Mapping):
@@ -81,7 +82,7 @@ def _preprocess(document: Mapping[str, Any]) -> Preprocess | None:
 
 
 def from_timm(config: Mapping[str, Any]) -> Preprocess:
-    """timm's `pretrained_cfg`."""
+    """Preprocessing from timm's `pretrained_cfg`."""
     values: dict[str, Any] = {"interpolation": config.get("interpolation", "bicubic")}
     if "input_size" in config:
         values["size"] = _pair(config["input_size"][1:] if isinstance(config["input_size"], list) else None)
@@ -96,7 +97,7 @@ def from_timm(config: Mapping[str, Any]) -> Preprocess:
 
 
 def from_hugging_face(config: Mapping[str, Any]) -> Preprocess:
-    """A Hugging Face image processor; its rescaling is folded into mean and std, so that 1/255 can stay fixed."""
+    """Preprocessing from a Hugging Face image processor; a rescaling other than 1/255 is folded into mean and std."""
     size, resize = _resize(config)
     crop = 1.0
     if config.get("do_center_crop") and config.get("crop_size"):
@@ -117,19 +118,19 @@ def from_hugging_face(config: Mapping[str, Any]) -> Preprocess:
 
 
 def _normalisation(config: Mapping[str, Any]) -> dict[str, Any]:
-    """(v r - mean) / std = (v/255 - mean/(255 r)) / (std/(255 r)), r the rescaling factor."""
+    """(v r - mean) / std = (v/255 - mean/(255 r)) / (std/(255 r)), where r is the rescaling factor."""
     factor = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
     if not isinstance(factor, (int, float)) or not factor > 0:
         raise InputError(f"rescale_factor = {factor!r:.40} (a positive number)")
-    on = config.get("do_normalize", True)
-    mean = _triple(config.get("image_mean", 0.5)) if on else (0.0, 0.0, 0.0)
-    std = _triple(config.get("image_std", 0.5)) if on else (1.0, 1.0, 1.0)
+    normalised = config.get("do_normalize", True)
+    mean = _triple(config.get("image_mean", 0.5)) if normalised else (0.0, 0.0, 0.0)
+    std = _triple(config.get("image_std", 0.5)) if normalised else (1.0, 1.0, 1.0)
     scale = 1.0 if abs(255 * factor - 1) < 1e-6 else 255 * factor  # the stored 0.00392156862745098 is 1/255
     return {"mean": tuple(m / scale for m in mean), "std": tuple(s / scale for s in std)}
 
 
 def _resize(config: Mapping[str, Any]) -> tuple[Size, str]:
-    """The size before cropping and how it is reached."""
+    """The size before cropping, and the way of resizing: short-side or stretch."""
     size = config.get("size", 224)
     if isinstance(size, Mapping) and "shortest_edge" in size:
         return _pair(size["shortest_edge"]), "short-side"

@@ -1,4 +1,4 @@
-"""From an image to the numbers a model expects, and from a map back to the image."""
+"""Preprocesses images into model inputs, and places maps of the input back on the image."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Preprocess:
     source: str = "assumed"
 
     def __post_init__(self) -> None:
-        """Every value may come from a file of unknown origin."""
+        """Check every value: it may come from a file of unknown origin."""
         checks: tuple[tuple[str, object, bool], ...] = (
             ("size", self.size, _numbers(self.size, 2, 1, MAX_SIDE) and all(isinstance(n, int) for n in self.size)),
             ("crop", self.crop, _numbers((self.crop,), 1, 1e-3, 1.0)),
@@ -84,7 +84,7 @@ class Preprocess:
         return cls(**values)
 
     def overlay(self, values: Mapping[str, Any], source: str) -> Preprocess:
-        """These settings with some fields replaced, and a note where those came from."""
+        """These settings with some fields replaced; `source` says where those came from."""
         if not values:
             return self
         rest = [field.name for field in fields(self) if field.name not in values and field.name != "source"]
@@ -105,7 +105,7 @@ _EXPECTED = {
 
 
 def _numbers(values: object, count: int, low: float, high: float) -> bool:
-    """True for `count` plain numbers within bounds; NaN is not."""
+    """True for a tuple of `count` numbers in low..high; NaN and booleans do not count."""
     if not isinstance(values, tuple) or len(values) != count:
         return False
     return all(isinstance(n, (int, float)) and not isinstance(n, bool) and low <= n <= high for n in values)
@@ -113,30 +113,30 @@ def _numbers(values: object, count: int, low: float, high: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Which part of the upright original image the model saw."""
+    """The part of the upright original image that the model sees."""
 
     image_size: Size
     box: Box  # in pixels of the original
 
     def place(self, values: Array) -> Array:
-        """A map of what the model saw, at the size of the original image; zero where it saw nothing."""
+        """A map of the model input brought to the size of the original image; zero outside the box."""
         return place(values, self.image_size, self.box)
 
 
 def resized(image_size: Size, preprocess: Preprocess) -> Size:
     """Height and width after resizing, before the centre crop; rounded as torchvision's Resize does."""
-    # 224/232 as a fraction gives 231.999... back, hence the allowance.
+    # 1e-6 because dividing by a stored crop of 224/232 gives 231.999...
     target = tuple(int(side / preprocess.crop + 1e-6) for side in preprocess.size)
     if preprocess.resize == "stretch":
         return target[0], target[1]
     (height, width), (rows, columns) = image_size, target
-    if rows * width >= columns * height:  # the height decides
+    if rows * width >= columns * height:  # the height is the limiting side
         return rows, max(columns, int(rows * width / height))
     return max(rows, int(columns * height / width)), columns
 
 
 def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry]:
-    """The model's input (3, H, W) float32 of an upright RGB image (see `read`), and where in the image it lies."""
+    """The model input (3, H, W) float32 of an upright RGB image (see `read`), and the part of the image it covers."""
     if image.mode != "RGB":
         raise InputError(f"an image of mode {image.mode} must become upright RGB first; see images.read.upright_rgb")
     width, height = image.size
@@ -144,7 +144,7 @@ def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry
     if rows * columns > MAX_PIXELS:
         raise InputError(f"image of {width}x{height} pixels is too elongated: resized it would be {columns}x{rows}")
     if (rows, columns) != (height, width):
-        # by Pillow, whose bytes torchvision's and timm's transforms give too
+        # Pillow gives the same bytes as the transforms of torchvision and timm
         image = image.resize((columns, rows), INTERPOLATIONS[preprocess.interpolation])
     top, left = (round((have - want) / 2.0) for have, want in zip((rows, columns), preprocess.size, strict=True))
     bottom, right = top + preprocess.size[0], left + preprocess.size[1]
@@ -162,7 +162,7 @@ def normalise(pixels: Array, preprocess: Preprocess) -> Array:
 
 
 def denormalise(values: Array, preprocess: Preprocess) -> Image.Image:
-    """The picture a model input (3, H, W) was made of; for showing arrays."""
+    """The picture behind a model input (3, H, W), for display."""
     unit = values.transpose(1, 2, 0) * np.array(preprocess.std, np.float32) + np.array(preprocess.mean, np.float32)
     ordered = unit[..., ::-1] if preprocess.channels == "bgr" else unit
     return Image.fromarray(np.rint(np.clip(ordered, 0, 1) * 255).astype(np.uint8))
@@ -175,24 +175,24 @@ def resolve(
     sidecar: Preprocess | None,
     input_size: Size | None,
 ) -> tuple[Preprocess, tuple[str, ...]]:
-    """The settings to use and warnings: flags over metadata over sidecar over an assumption that is said aloud.
+    """The preprocessing to use, and warnings. Priority: flags, metadata, sidecar, defaults (with a warning).
 
-    `input_size` is the size the model is bound to, None if it takes any.
+    `input_size` is the only size the model takes, or None if it takes any.
     """
-    known = metadata or sidecar
-    base = known or Preprocess()
+    stored = metadata or sidecar
+    base = stored or Preprocess()
     chosen = base.overlay(flags, "command line")
     warnings = []
-    missing = [name for name in ("mean", "std", "crop") if known is None and name not in flags]
+    missing = [name for name in ("mean", "std", "crop") if stored is None and name not in flags]
     if missing:
         warnings.append(f"preprocessing is not known: assumed {_describe(base, missing)}; see --preset, --crop")
     if input_size is not None and chosen.size != input_size:
         if "size" in flags:
             raise InputError(f"--size {_by(chosen.size)}: the model takes {_by(input_size)} only")
-        if known is not None:
-            warnings.append(f"the model takes {_by(input_size)}, not {_by(chosen.size)} as in {known.source}")
+        if stored is not None:
+            warnings.append(f"the model takes {_by(input_size)}, not {_by(chosen.size)} as in {stored.source}")
         chosen = replace(chosen, size=input_size)
-    elif input_size is None and known is None and "size" not in flags:
+    elif input_size is None and stored is None and "size" not in flags:
         warnings.append(f"the model takes any size: assumed {_by(chosen.size)}; see --size")
     return chosen, tuple(warnings)
 
@@ -206,5 +206,5 @@ def _describe(preprocess: Preprocess, names: Sequence[str]) -> str:
 
 
 def _by(size: Size) -> str:
-    """Height x width as people write it."""
+    """A size as text: HEIGHTxWIDTH."""
     return f"{size[0]}x{size[1]}"

@@ -1,4 +1,4 @@
-"""Open images that nobody vouches for: checked size, upright, eight-bit RGB, first frame."""
+"""Opens untrusted images: checks the size, takes the first frame, returns upright eight-bit RGB."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gradskip_onnx.types import Array
 MAX_PIXELS = 100_000_000  # about 300 MB decoded; the map at image size takes 400 MB more
 MAX_BYTES = 1 << 30
 
-# EPS and its like are left out on purpose: Pillow opens them by starting another program.
 COMMON = ("PNG", "JPEG")
+# EPS and similar formats are left out on purpose: Pillow opens them by starting another program.
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "GIF", "TIFF", "PPM", "TGA", "ICO", "JPEG2000", "AVIF")
 SUFFIXES = (
     ".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff",
     ".ppm", ".pgm", ".pbm", ".tga", ".ico", ".jp2", ".avif",
 )  # fmt: skip
 
-# What the decoders of Pillow are known to raise on broken files, beside OSError.
+# Everything the decoders of Pillow are known to raise on broken files.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, OverflowError, IndexError, RuntimeError, struct.error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """An image ready for use, and the hash of the file it came from."""
+    """An upright RGB image, with the path and SHA-256 of its file."""
 
     name: str
     image: Image.Image
@@ -40,7 +40,7 @@ class Picture:
 
 
 def open_picture(path: Path | str) -> Picture:
-    """The image in a file as upright RGB; anything else is an InputError naming the file."""
+    """Open an image file as upright RGB; raises InputError with the path if that fails."""
     path = Path(path)
     try:
         if path.is_file() and path.stat().st_size > MAX_BYTES:
@@ -56,7 +56,7 @@ def open_picture(path: Path | str) -> Picture:
 def decode(data: bytes, name: str) -> Image.Image:
     """The first frame of an encoded image as upright RGB."""
     with warnings.catch_warnings():
-        # Beside its bomb warning, replaced by the check below, Pillow warns about harmless bad metadata.
+        # Pillow warns about decompression bombs, which `check_size` refuses, and about harmless bad metadata.
         warnings.simplefilter("ignore")
         try:
             with _identify(data) as image:
@@ -72,7 +72,7 @@ def decode(data: bytes, name: str) -> Image.Image:
 
 
 def check_size(image: Image.Image, name: str) -> None:
-    """Refuse an image that would not fit comfortably, before it is decoded."""
+    """Raise InputError for an empty or too large image, before it is decoded."""
     width, height = image.size
     if width * height > MAX_PIXELS:
         raise InputError(
@@ -86,19 +86,19 @@ def upright_rgb(image: Image.Image, name: str = "image") -> Image.Image:
     """Any decoded image as RGB the way a viewer shows it: EXIF orientation applied, transparency over white."""
     check_size(image, name)
     rgb = _rgb(_turned(image), name)
-    rgb.info = {}  # done with: the orientation must not be applied a second time
+    rgb.info = {}  # without it the orientation cannot be applied a second time
     return rgb
 
 
 def rgb_of_pixels(pixels: Array, name: str = "image") -> Image.Image:
-    """Pixels as a camera gives them, (H, W, 3) or grey (H, W) bytes, as an RGB image."""
+    """An RGB image of uint8 pixels, (H, W, 3) or grey (H, W)."""
     if not pixels.size:
         raise InputError(f"{name}: empty image, an array of shape {pixels.shape}")
     return upright_rgb(Image.fromarray(np.ascontiguousarray(pixels)), name)
 
 
 def _turned(image: Image.Image) -> Image.Image:
-    """As the camera was held; an orientation that cannot be read is as good as none."""
+    """The image turned by its EXIF orientation; an unreadable orientation is ignored."""
     try:
         return ImageOps.exif_transpose(image)
     except BROKEN:
@@ -111,14 +111,14 @@ def _rgb(image: Image.Image, name: str) -> Image.Image:
     if image.mode.startswith("I") or image.mode == "F":
         return _from_wide(image, name)
     if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
-        seen = image.convert("RGBA")
-        white = Image.new("RGBA", seen.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, seen).convert("RGB")
+        layer = image.convert("RGBA")
+        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, layer).convert("RGB")
     return image.convert("RGB")
 
 
 def _from_wide(image: Image.Image, name: str) -> Image.Image:
-    """Grey values wider than eight bits, brought to 0..255 by the range their type declares."""
+    """Grey values of more than eight bits scaled to 0..255, by the smallest range (1, 255 or 65535) that holds them."""
     values = np.asarray(image).astype(np.float64)
     low, high = float(values.min()), float(values.max())
     scales = ((1.0, 255.0), (255.0, 1.0), (65535.0, 255.0 / 65535.0))

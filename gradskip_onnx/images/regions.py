@@ -1,4 +1,4 @@
-"""Which pixels a segmentation is explained for: a mask or a point of the image, as weights on the scores' grid."""
+"""Turns the region of a segmentation, a mask or a point of the image, into weights on the grid of the scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Region = Array | Point
 
 
 def weigh(region: Region, geometry: Geometry, size: Size) -> Array:
-    """Pixel weights (rows, columns) of `size` for a region given in the pixels of the original image."""
+    """Weights of `size` (rows, columns) for a region given in pixels of the original image."""
     weights = _mask(region, geometry, size) if isinstance(region, np.ndarray) else _point(region, geometry, size)
     if not weights.any():
         raise InputError("the region mask is empty where the model sees the image")
@@ -23,16 +23,18 @@ def weigh(region: Region, geometry: Geometry, size: Size) -> Array:
 
 
 def _mask(region: Array, geometry: Geometry, size: Size) -> Array:
+    """The share of each cell that the mask (H, W) covers."""
     if region.shape != geometry.image_size:
         raise InputError(f"the region mask is {region.shape}, the image is {geometry.image_size} (rows, columns)")
     (height, width), (x0, y0, x1, y1) = geometry.image_size, geometry.box
-    seen = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
-    # Pillow's BOX takes the mean over a cell that begins and ends inside pixels
+    visible = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
+    # Pillow's BOX averages over cells whose borders may lie inside pixels
     mask = Image.fromarray((region != 0).astype(np.float32))
-    return np.asarray(mask.resize(size[::-1], Image.Resampling.BOX, box=seen), np.float32)
+    return np.asarray(mask.resize(size[::-1], Image.Resampling.BOX, box=visible), np.float32)
 
 
 def _point(region: Point, geometry: Geometry, size: Size) -> Array:
+    """1 in the cell that contains the point, 0 elsewhere."""
     (x, y), (x0, y0, x1, y1) = region, geometry.box
     if not (x0 <= x < x1 and y0 <= y < y1):
         raise InputError(f"point {x:g},{y:g} is outside what the model sees: x {x0:g} to {x1:g}, y {y0:g} to {y1:g}")

@@ -1,1 +1,1 @@
-"""Files that are written: whole or not at all."""
+"""Writes results to files, each complete or not at all."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Writes files atomically."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def temporary_name() -> str:
-    """A name that no other process takes."""
+    """A file name that no other process uses."""
     return f".gradskip-{os.getpid()}-{secrets.token_hex(4)}.tmp"
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write beside the target, then rename: nobody ever sees half a file."""
+    """Write to a temporary file beside `path` and rename it, so that no reader sees half a file."""
     temporary = path.with_name(temporary_name())
     try:
         temporary.write_bytes(content)

@@ -13,13 +13,13 @@ from gradskip_onnx.types import TaskName
 from gradskip_onnx.version import __version__
 
 FORMAT = 1
-MOST_SCORES = 128 * 128  # a grid of tokens is written out; a score for each pixel is what the .npy holds
+MOST_SCORES = 128 * 128  # larger grids, such as one score per pixel, are in the .npy file only
 LIBRARIES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "onnxruntime-gpu", "Pillow")
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was explained: names and hashes that the explanation itself does not know."""
+    """Model, image and question of an explanation: what the explanation itself does not hold."""
 
     model: str
     image: str
@@ -77,7 +77,7 @@ def candidate(entry: Candidate) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The versions that made a result."""
+    """Versions of this package, Python and the libraries that influence results."""
     found = {"gradskip-onnx": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         try:

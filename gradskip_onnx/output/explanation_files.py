@@ -1,4 +1,4 @@
-"""The files of an explanation: picture, map and facts."""
+"""Writes the files of an explanation: figure (.png), map (.npy) and document (.json)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .wording import class_suffix, named
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Written:
-    """An explanation, its files (picture, map, facts) and its document, which names them."""
+    """An explanation, its files (figure, map, document) and the document with their paths."""
 
     explanation: Explanation
     files: tuple[Path, ...]
@@ -34,7 +34,7 @@ class Written:
 def write_explanation(
     folder: Folder, stem: str, explanation: Explanation, image: Image.Image, subject: Subject
 ) -> Written:
-    """The three files of a claimed name. The facts on disk name the others without their folder."""
+    """Write the three files of a claimed stem. The document on disk has file names; the returned one has paths."""
     facts = document(explanation, subject)
     beside = {suffix[1:]: stem + suffix for suffix in SUFFIXES}
     contents = {
@@ -49,11 +49,12 @@ def write_explanation(
 def write_classes(
     folder: Folder, stem: str, explanations: Sequence[Explanation], image: Image.Image, subject: Subject
 ) -> tuple[Written, ...]:
-    """The files of several classes of one image; their names carry the class, and are claimed here."""
-    stems = [stem + class_suffix(each.target) for each in explanations]
+    """Write the files of several classes of one image; the class is part of each stem, which is claimed here."""
+    stems = [stem + class_suffix(explanation.target) for explanation in explanations]
     folder.claim(stems)
     return tuple(
-        write_explanation(folder, name, each, image, subject) for name, each in zip(stems, explanations, strict=True)
+        write_explanation(folder, name, explanation, image, subject)
+        for name, explanation in zip(stems, explanations, strict=True)
     )
 
 
@@ -78,7 +79,7 @@ def draw(explanation: Explanation, image: Image.Image, subject: Subject) -> Imag
 
 def _png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=3)  # twice as quick as the default and 7 % larger
+    image.save(buffer, "PNG", compress_level=3)  # twice as fast as the default, files 7 % larger
     return buffer.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""Strict JSON of whatever results hold."""
+"""Encodes results, NumPy values included, as strict JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def encode_json(value: object, indent: int | None = 2) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """NumPy and tuples as what JSON knows."""
+    """The value with NumPy arrays, tuples and other types replaced by those of JSON."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):

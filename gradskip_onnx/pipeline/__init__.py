@@ -1,1 +1,1 @@
-"""From images to explanations, one or many."""
+"""Explains images, one or many, with an opened model."""

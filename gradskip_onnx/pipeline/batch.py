@@ -1,4 +1,4 @@
-"""The loop over many jobs: in order, a few at a time, and one that fails takes no other with it."""
+"""Runs many jobs in order, a batch at a time; a job that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Generic, TypeVar
 from gradskip_onnx.errors import GradskipError, InputError
 
 J = TypeVar("J")  # a job: a path, an image, an entry of a dataset
-P = TypeVar("P")  # the job made ready: opened, read, prepared
+P = TypeVar("P")  # the prepared job: opened, read, preprocessed
 R = TypeVar("R")  # its result
-S = TypeVar("S")  # what a later stage makes of the result
+S = TypeVar("S")  # the result of a later stage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome(Generic[J, R]):
-    """What became of a job: its result, or the error of this one job."""
+    """A job with its result, or with the error it raised."""
 
     job: J
     found: R | GradskipError
@@ -28,7 +28,7 @@ class Outcome(Generic[J, R]):
         return self.found if isinstance(self.found, GradskipError) else None
 
     def result(self) -> R:
-        """The result; the error of the job is raised."""
+        """The result; raises the error of a job that failed."""
         if isinstance(self.found, GradskipError):
             raise self.found
         return self.found
@@ -42,16 +42,17 @@ def run_jobs(
     batch_size: int = 1,
     caught: type[GradskipError] = InputError,
 ) -> Iterator[Outcome[J, R]]:
-    """The outcome of each job, in order; `batch_size` jobs are drawn, prepared and worked on at a time.
+    """Yield the outcome of each job, in order; jobs are drawn, prepared and run `batch_size` at a time.
 
-    Errors of the kind `caught` belong to their job; any other ends the run. Nothing of earlier batches is held.
+    An error of class `caught` becomes the outcome of its job; any other error ends the run. Finished batches are not
+    kept in memory.
     """
 
     def outcomes(group: Sequence[J]) -> Iterator[Outcome[J, R]]:
-        ready = [attempt(prepare, job, caught) for job in group]
-        results = iter(together(work, [each for each in ready if not isinstance(each, GradskipError)], caught))
-        for job, each in zip(group, ready, strict=True):
-            yield Outcome(job, each if isinstance(each, GradskipError) else next(results))
+        prepared = [attempt(prepare, job, caught) for job in group]
+        results = iter(run_batch(work, [item for item in prepared if not isinstance(item, GradskipError)], caught))
+        for job, item in zip(group, prepared, strict=True):
+            yield Outcome(job, item if isinstance(item, GradskipError) else next(results))
 
     return chain.from_iterable(map(outcomes, in_batches(jobs, batch_size)))
 
@@ -59,7 +60,7 @@ def run_jobs(
 def then(
     outcomes: Iterable[Outcome[J, R]], work: Callable[[J, R], S], *, caught: type[GradskipError] = InputError
 ) -> Iterator[Outcome[J, S]]:
-    """A further stage: what `work` makes of each result; a job that failed before stays failed."""
+    """Yield the outcomes of a further stage, `work(job, result)`; a job that failed before stays failed."""
     for outcome in outcomes:
         found = outcome.found
         if isinstance(found, GradskipError):
@@ -68,10 +69,10 @@ def then(
             yield Outcome(outcome.job, attempt(partial(work, outcome.job), found, caught))
 
 
-def together(
+def run_batch(
     work: Callable[[Sequence[P]], Sequence[R]], items: Sequence[P], caught: type[GradskipError] = InputError
 ) -> list[R | GradskipError]:
-    """A result or an error for each item: all in one go or, where that fails, each alone, so that only culprits do."""
+    """A result or an error for each item: all in one call or, if that fails, one by one, so only bad items fail."""
     if not items:
         return []
     try:
@@ -83,7 +84,7 @@ def together(
 
 
 def attempt(work: Callable[[P], R], item: P, caught: type[GradskipError] = InputError) -> R | GradskipError:
-    """What `work` makes of an item, or its error."""
+    """The result of `work(item)`, or the error of class `caught` that it raises."""
     try:
         return work(item)
     except caught as error:
@@ -91,7 +92,7 @@ def attempt(work: Callable[[P], R], item: P, caught: type[GradskipError] = Input
 
 
 def in_batches(items: Iterable[J], size: int) -> Iterator[tuple[J, ...]]:
-    """Items so many at a time, drawn when they are needed; the last batch may be smaller."""
+    """Yield tuples of `size` items, drawn as they are needed; the last tuple may be shorter."""
     if size < 1:
         raise InputError(f"batch size: got {size}, allowed: a whole number at least 1")
     rest = iter(items)

@@ -1,4 +1,4 @@
-"""Files of images through one explainer, and its answers into files: a bad image is reported, the others go on."""
+"""Explains image files with one explainer and writes the results to files; a bad image does not stop the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .question import ExplainRequest
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One image and the stem of its files."""
+    """One image file, and the stem of the files written for it."""
 
     path: Path
     stem: str
@@ -32,19 +32,19 @@ class Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explained:
-    """An image as it was opened, and its explanations: one, or one for each of its likeliest classes."""
+    """An opened image and its explanations: one, or one per class where the likeliest classes are explained."""
 
     picture: Picture
     explanations: tuple[Explanation, ...]
 
 
 def plan_jobs(paths: Sequence[Path]) -> tuple[Job, ...]:
-    """A job for each image, all stems different; nothing is opened yet."""
+    """One job per image, each with its own stem; no file is opened."""
     return tuple(Job(path, stem) for path, stem in zip(paths, plan_stems(paths), strict=True))
 
 
 def check(explainer: Explainer, request: ExplainRequest) -> None:
-    """Refuse what would fail for every image alike."""
+    """Raise InputError for a request that no image could satisfy with this model."""
     read = explainer.architecture
     find_class(request.target, explainer.labels, read.classes)
     channels = read.input_dims.channels
@@ -57,37 +57,38 @@ def check(explainer: Explainer, request: ExplainRequest) -> None:
 def explain_jobs(
     explainer: Explainer, jobs: Iterable[Job], request: ExplainRequest, progress: Progress | None = None
 ) -> Iterator[Outcome[Job, Explained]]:
-    """The outcome of each job, in order; `progress` is told of the further passes of an image."""
+    """Yield the outcome of each job, in order; `progress(n)` is called after each batch of n extra passes."""
     target = find_class(request.target, explainer.labels, explainer.architecture.classes)
 
-    def opened(job: Job) -> tuple[Picture, Prepared]:
+    def prepare(job: Job) -> tuple[Picture, Prepared]:
         picture = open_picture(job.path)
         return picture, explainer.prepare(picture)
 
-    def explained(some: Sequence[tuple[Picture, Prepared]]) -> list[Explained]:
-        question = request.question
-        if request.likeliest:  # the classes of one image share its pass; other images have other classes
-            many = [explainer.answer_likeliest(each, request.likeliest, question, progress) for _, each in some]
+    def explain(batch: Sequence[tuple[Picture, Prepared]]) -> list[Explained]:
+        question, images = request.question, [image for _, image in batch]
+        if request.likeliest:
+            answers = [explainer.answer_likeliest(image, request.likeliest, question, progress) for image in images]
         else:
-            found = explainer.answer([each for _, each in some], [target] * len(some), question, progress)
-            many = [[each] for each in found]
-        return [Explained(picture, tuple(mine)) for (picture, _), mine in zip(some, many, strict=True)]
+            found = explainer.answer(images, [target] * len(images), question, progress)
+            answers = [[explanation] for explanation in found]
+        return [Explained(picture, tuple(answer)) for (picture, _), answer in zip(batch, answers, strict=True)]
 
+    # the likeliest classes of one image share a pass; each image has its own
     size = 1 if request.likeliest else request.batch_size
-    return run_jobs(jobs, opened, explained, batch_size=size)
+    return run_jobs(jobs, prepare, explain, batch_size=size)
 
 
 def write_jobs(
     outcomes: Iterable[Outcome[Job, Explained]], explainer: Explainer, request: ExplainRequest, folder: Folder
 ) -> Iterator[Outcome[Job, tuple[Written, ...]]]:
-    """The same outcomes with the files of each; names of several classes of an image are claimed as they come."""
+    """Write the files of each explained job and yield the outcomes; a job of several classes claims its names here."""
     task, score = explainer.architecture.task, request.question.score_text
 
     def write(job: Job, result: Explained) -> tuple[Written, ...]:
-        picture, found = result.picture, result.explanations
+        picture, explanations = result.picture, result.explanations
         subject = Subject(explainer.name, picture.name, picture.sha256, task, score, request.region_text)
         if request.likeliest:
-            return write_classes(folder, job.stem, found, picture.image, subject)
-        return (write_explanation(folder, job.stem, found[0], picture.image, subject),)
+            return write_classes(folder, job.stem, explanations, picture.image, subject)
+        return (write_explanation(folder, job.stem, explanations[0], picture.image, subject),)
 
     return then(outcomes, write)

@@ -1,4 +1,4 @@
-"""A model that explains images: the pipeline reads top to bottom in `_explain`."""
+"""The Explainer: an opened model that explains and classifies images. `_explain` is the pipeline, top to bottom."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import Architecture, Array, Needs, Trace
 
 from .batch import run_jobs
-from .inputs import MOST_AT_ONCE, ImageLike, Images, Prepared, is_several, paired, prepare_image, sort_out
+from .inputs import MOST_AT_ONCE, ImageLike, Images, Prepared, as_images, is_several, prepare_image, with_classes
 from .question import Question, Target
 
 TOP = 5
@@ -36,7 +36,7 @@ Targets = Target | Iterable[Target]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explainer:
-    """A model, and how images become its input."""
+    """An opened model, the preprocessing of its images and the names of its classes."""
 
     model: OpenedModel
     preprocess: Preprocess
@@ -45,12 +45,12 @@ class Explainer:
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """Name of the model file."""
         return self.model.name
 
     @property
     def sha256(self) -> str:
-        """Of the file and of the weight files beside it."""
+        """SHA-256 of the model file together with its external weight files."""
         return self.model.facts.sha256
 
     @property
@@ -59,11 +59,11 @@ class Explainer:
 
     @property
     def provider(self) -> str:
-        """The provider that runs the model, or will be asked for when the first session is opened."""
+        """The ONNX Runtime provider of the open session; before the first session, the one that will be requested."""
         return self.model.provider
 
     def close(self) -> None:
-        """Let go of all sessions; the explainer can be used again and opens what it needs."""
+        """Close all sessions; the next call opens the ones it needs again."""
         self.model.close()
 
     @overload
@@ -95,7 +95,7 @@ class Explainer:
     ) -> Iterator[Explanation]: ...  # fmt: skip
 
     @overload
-    def explain(  # of an array: one or a list, which its shape decides and its type does not tell
+    def explain(  # an array is one image or a batch: its shape decides, which its type does not show
         self, image: Array, target: Targets = None, *,
         method: str = DEFAULT, region: Region | None = None, score: str = "logit",
         progress: Progress | None = None, batch_size: int | None = None, **options: Any,
@@ -106,48 +106,47 @@ class Explainer:
         method: str = DEFAULT, region: Region | None = None, score: str = "logit",
         progress: Progress | None = None, batch_size: int | None = None, **options: Any,
     ) -> Any:  # fmt: skip
-        """Explain one image, each of a list (the answer is a list) or each that an iterator gives (an iterator).
+        """Explain one image, a list of images (returns a list) or an iterator of images (returns an iterator).
 
-        An image is a path, the bytes of a file, a PIL image, pixels (H, W, 3) or (H, W) of type uint8, or floats
-        (channels, H, W) that are preprocessed already; an array (B, channels, H, W) of those counts as a list. Any
-        object with `__array__` is an array. An iterator is drawn from as its explanations are asked for, `batch_size`
-        images at a time, and nothing is held of those that are done. Without `batch_size` images of a list or iterator
-        run one by one, those of a preprocessed array by eights. An image that cannot be explained raises InputError;
-        `pipeline.batch.run_jobs` is the loop that goes on.
+        An image is a path, the bytes of a file, a PIL image, pixels (H, W, 3) or (H, W) of type uint8, or preprocessed
+        floats (channels, H, W). A float array (B, channels, H, W) counts as a list. Any object with `__array__` is an
+        array. An iterator is consumed lazily, `batch_size` images at a time, and finished images are not kept. The
+        default batch size is 8 for a preprocessed array and 1 for a list or iterator. An image that cannot be explained
+        raises InputError; `pipeline.batch.run_jobs` is a loop that continues with the next image instead.
 
-        `target` is one for all images or one for each. One image with a list of targets is explained for each of them;
-        they share its forward pass where the model allows it. `progress(n)` is called after each batch of n extra
-        passes, by methods that ask the model again.
+        `target` is one class for all images, or one class per image. One image with several targets is explained for
+        each of them, in a shared forward pass where the model allows it. Methods that run the model more than once call
+        `progress(n)` after each batch of n extra passes.
         """
         question = Question(choose_method(method, **options), score, region)
-        images = sort_out(image, self.architecture.input_dims)
+        images = as_images(image, self.architecture.input_dims)
 
-        def answers(some: Sequence[tuple[Prepared, int | None]]) -> list[Explanation]:
-            return self.answer([each for each, _ in some], [index for _, index in some], question, progress)
+        def answer(batch: Sequence[tuple[Prepared, int | None]]) -> list[Explanation]:
+            return self.answer([item for item, _ in batch], [index for _, index in batch], question, progress)
 
         count, several = images.count, is_several(target)
         classes = map(self._class, target) if several else repeat(self._class(target))
         if count is None:
-            return self._over(images, classes, answers, batch_size)
-        wanted = list(classes if several else islice(classes, count))
-        if count == 1 and wanted:
-            found = self.answer([self.prepare(next(images.each))], wanted, question, progress)
+            return self._run_batches(images, classes, answer, batch_size)
+        indices = list(classes if several else islice(classes, count))
+        if count == 1 and indices:
+            found = self.answer([self.prepare(next(images.items))], indices, question, progress)
             return found if several or not images.single else found[0]
-        if len(wanted) != count:
-            raise InputError(f"{len(wanted)} targets for {count} images; give one for all or one for each")
-        return list(self._over(images, iter(wanted), answers, batch_size))
+        if len(indices) != count:
+            raise InputError(f"{len(indices)} targets for {count} images; give one for all or one for each")
+        return list(self._run_batches(images, iter(indices), answer, batch_size))
 
     def explain_likeliest(
         self, image: ImageLike | Array, count: int = RANKED, *,
         method: str = DEFAULT, region: Region | None = None, score: str = "logit",
         progress: Progress | None = None, **options: Any,
     ) -> list[Explanation]:  # fmt: skip
-        """Explain one image for each of its likeliest classes, at most five; in a segmentation those that are there."""
+        """Explain one image for each of its `count` (1 to 5) likeliest classes; a segmentation skips absent classes."""
         question = Question(choose_method(method, **options), score, region)
-        images = sort_out(image, self.architecture.input_dims)
+        images = as_images(image, self.architecture.input_dims)
         if images.count != 1:
             raise InputError(f"the likeliest classes are explained of one image, and 1 to {RANKED} of them")
-        return self.answer_likeliest(self.prepare(next(images.each)), count, question, progress)
+        return self.answer_likeliest(self.prepare(next(images.items)), count, question, progress)
 
     @overload
     def classify(self, image: ImageLike, *, batch_size: int | None = None) -> tuple[Candidate, ...]: ...
@@ -164,57 +163,58 @@ class Explainer:
     def classify(self, image: Array, *, batch_size: int | None = None) -> Any: ...
 
     def classify(self, image: Any, *, batch_size: int | None = None) -> Any:
-        """The classes the model leans to most, strongest first: a tuple for one image, a list or iterator of tuples.
+        """The five likeliest classes, strongest first: a tuple for one image, a list or an iterator of tuples for many.
 
-        Images are given as to `explain`.
+        `image` and `batch_size` are those of `explain`.
         """
-        images, task = sort_out(image, self.architecture.input_dims), task_of(self.architecture)
+        images, task = as_images(image, self.architecture.input_dims), task_of(self.architecture)
 
-        def ranked(some: Sequence[tuple[Prepared, int | None]]) -> list[tuple[Candidate, ...]]:
-            values = np.stack([each.values for each, _ in some])
+        def top_classes(batch: Sequence[tuple[Prepared, int | None]]) -> list[tuple[Candidate, ...]]:
+            values = np.stack([item.values for item, _ in batch])
             traces, _, _ = self._run(values, [None] * len(values), None, PassRequest(Needs()))
             return [rank(task, trace.logits, self.labels)[:TOP] for trace in traces]
 
         if images.single:
-            return ranked([(self.prepare(next(images.each)), None)])[0]
-        found = self._over(images, repeat(None), ranked, batch_size)
+            return top_classes([(self.prepare(next(images.items)), None)])[0]
+        found = self._run_batches(images, repeat(None), top_classes, batch_size)
         return found if images.count is None else list(found)
 
     def prepare(self, image: ImageLike | Array, name: str = "image") -> Prepared:
-        """One image as the model takes it; `name` stands for it in errors if it has none of its own."""
+        """Preprocess one image; error messages call it `name` unless it has a path."""
         return prepare_image(image, self.preprocess, self.architecture.input_dims, name)
 
     def answer(
         self, images: Sequence[Prepared], classes: Sequence[int | None], question: Question,
         progress: Progress | None = None,
     ) -> list[Explanation]:  # fmt: skip
-        """Each image for its class, all in one run; or one image for each of several classes, some at a time."""
+        """Explain each image for its own class in one run, or one image for several classes, at most 8 in a run."""
         if len(images) == len(classes):
             return self._explain(images, classes, question, progress)
         parts = (classes[start : start + MOST_AT_ONCE] for start in range(0, len(classes), MOST_AT_ONCE))
-        return [found for part in parts for found in self._explain(images, part, question, progress)]
+        return [explanation for part in parts for explanation in self._explain(images, part, question, progress)]
 
     def answer_likeliest(
         self, image: Prepared, count: int, question: Question, progress: Progress | None = None
     ) -> list[Explanation]:
-        """One image for each of its likeliest classes; in a segmentation those that are there."""
+        """Explain one image for each of its `count` likeliest classes; a segmentation skips absent classes."""
         if not 0 < count <= RANKED:
             raise InputError(f"the likeliest classes are explained of one image, and 1 to {RANKED} of them")
-        places = [-1 - place for place in range(min(count, self.architecture.classes))]  # as the seeds have it
-        return [each for each in self.answer([image], places, question, progress) if each.target.probability > 0]
+        ranks = [-1 - place for place in range(min(count, self.architecture.classes))]  # -1 is the likeliest class
+        explanations = self.answer([image], ranks, question, progress)
+        return [explanation for explanation in explanations if explanation.target.probability > 0]
 
-    def _over(
+    def _run_batches(
         self, images: Images, classes: Iterator[int | None],
         work: Callable[[Sequence[tuple[Prepared, int | None]]], Sequence[R]], batch_size: int | None,
     ) -> Iterator[R]:  # fmt: skip
-        """What `work` makes of each image with its class, a batch at a time; the first that fails raises."""
+        """Yield the results of `work` on batches of (image, class); the first image that fails raises its error."""
 
-        def prepared(job: tuple[str, Any, int | None]) -> tuple[Prepared, int | None]:
+        def prepare(job: tuple[str, Any, int | None]) -> tuple[Prepared, int | None]:
             name, image, index = job
             return self.prepare(image, name), index
 
-        size = images.at_once if batch_size is None else batch_size
-        outcomes = run_jobs(paired(images.each, classes), prepared, work, batch_size=size)
+        size = images.batch_size if batch_size is None else batch_size
+        outcomes = run_jobs(with_classes(images.items, classes), prepare, work, batch_size=size)
         return (outcome.result() for outcome in outcomes)
 
     def _class(self, target: Target) -> int | None:
@@ -223,10 +223,10 @@ class Explainer:
     def _explain(
         self, images: Sequence[Prepared], targets: Sequence[int | None], question: Question, progress: Progress | None
     ) -> list[Explanation]:
-        """Plan, run, propagate, upsample: each image for its target, or one image for each of several."""
+        """Plan, run, propagate, upsample: each image for its own target, or one image for each of several targets."""
         method = question.method
         method.check(self.architecture)
-        named_seed(question.score)  # an unknown name is refused even where the method has its own
+        named_seed(question.score)  # raises for an unknown name, also where the method has its own score
         geometries = [image.geometry for image in images] * (len(targets) // len(images))
         regions = self._regions(question.region, geometries)
         request = method.request(self.architecture, question.score)
@@ -236,8 +236,8 @@ class Explainer:
         for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):
             began = time.perf_counter()
             pixels = None if regions is None else regions[at]
-            asked = ExtraPasses(task, self._again, trace, pixels, request, self.model.shorten, progress)
-            relevance = method.run(trace, self.architecture, asked)
+            passes = ExtraPasses(task, self._rerun, trace, pixels, request, self.model.shorten, progress)
+            relevance = method.run(trace, self.architecture, passes)
             placed = geometry.place(interpolate.resize(relevance.scores, self.architecture.input_dims.size))
             ranked = rank(task, trace.logits, self.labels, TOP, trace.target)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)
@@ -266,7 +266,7 @@ class Explainer:
         traces = self.model.run(images, targets, regions, request)
         return traces, session, {"open": opened - began, "run": (time.perf_counter() - opened) / len(traces)}
 
-    def _again(
+    def _rerun(
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: PassRequest
     ) -> list[Trace]:
         return self._run(images, targets, regions, request)[0]

@@ -1,4 +1,4 @@
-"""A file of results by key, a line of JSON each, appended as soon as it is known: a run that was stopped goes on."""
+"""A results file of one JSON line per result, appended as results come in, so that a stopped run can resume."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FORMAT = 1
 
 
 def key_of(facts: Mapping[str, Any]) -> str:
-    """A name for everything a result depends on: one setting changed, and the result is another."""
+    """The key of a result: a hash of everything it depends on, so that a changed setting gives another key."""
     return hashlib.sha256(encode_json(facts, indent=None)).hexdigest()[:32]
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The file and the keys of what it holds; `failed` are those whose result is an error."""
+    """The results file and the keys in it; `failed` holds the keys whose result is an error."""
 
     path: Path
     done: set[str] = field(default_factory=set)
@@ -31,27 +31,27 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
-        """Read what is there; a last line that was cut off when a run was stopped is removed."""
+        """Read the file, if it exists; a last line that a stopped run left incomplete is removed."""
         ledger = cls(path)
-        _mend(ledger.path)
+        _drop_incomplete_line(ledger.path)
         for record in ledger.records():
             ledger._note(record)
         return ledger
 
     def lacks(self, key: str, *, retry: bool = False) -> bool:
-        """Whether the result is still to be found; with `retry` also where it was an error."""
+        """Whether the result of a key is missing; with `retry` an error counts as missing."""
         return key not in self.done or (retry and key in self.failed)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add a record with its `key`, and an `error` if it failed.
+        """Append a record with a `key`, and an `error` if it failed.
 
-        One line in one write: a run that is stopped leaves whole lines, at worst half of the last.
+        Each line is one write, so a stopped run leaves at most the last line incomplete.
         """
         line = encode_json({"format": FORMAT, **record}, indent=None)
         try:
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             try:
-                while line:  # a full disk takes a part
+                while line:  # os.write may write only a part, as on a full disk
                     line = line[os.write(handle, line) :]
             finally:
                 os.close(handle)
@@ -67,7 +67,7 @@ class Ledger:
             self.failed.discard(record["key"])
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The lines of the file, one at a time."""
+        """Yield the records of the file, one at a time."""
         if not self.path.exists():
             return
         with self.path.open(encoding="utf-8") as stream:
@@ -84,7 +84,8 @@ class Ledger:
         return record
 
 
-def _mend(path: Path) -> None:
+def _drop_incomplete_line(path: Path) -> None:
+    """Cut the file after its last line break."""
     if not path.exists():
         return
     try:

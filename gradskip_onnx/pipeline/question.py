@@ -1,4 +1,4 @@
-"""What is asked: how an image is explained, and for a run over many images what of each."""
+"""The settings of an explanation, and of a run that explains many images alike."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ Target = int | str | None  # a class by number or by name; None: the predicted o
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """How images are explained."""
+    """Method, score and region of an explanation."""
 
     method: MethodChoice
-    score: str = "logit"  # what is differentiated, unless the method has a score of its own
-    region: Region | None = None  # of a segmentation, in pixels of the image
+    score: str = "logit"  # the quantity differentiated, unless the method has a score of its own
+    region: Region | None = None  # segmentation only: the explained part, in pixels of the image
 
     @property
     def score_text(self) -> str:
-        """What is differentiated, for people."""
+        """The name of the score, as written into documents."""
         return "the method's own" if self.method.own_score else self.score
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExplainRequest:
-    """What is asked about every image of a run."""
+    """The settings that all images of a run share."""
 
     question: Question
     target: Target = None
-    likeliest: int = 0  # so many of the likeliest classes, in place of the target
+    likeliest: int = 0  # number of likeliest classes to explain instead of the target; 0: explain the target
     batch_size: int = 1
     region_text: str | None = None  # the region as the user named it
 
     @property
     def passes(self) -> int:
-        """How many forward passes an image is expected to take."""
+        """Forward passes that one image is expected to take."""
         return self.question.method.cost.forwards * max(1, self.likeliest)

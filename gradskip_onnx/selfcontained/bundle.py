@@ -1,7 +1,7 @@
-"""The file that carries its gradient graph: forward graph, guarded backward graph and a description, in one ONNX file.
+"""Builds and saves an ONNX file that contains the forward graph, a switchable backward graph and a description.
 
-Works on the finished protobuf and not on graphsurgeon's graph: a graphsurgeon subgraph stores every constant it reads
-anew, which would double the weights; in the protobuf the inner graph simply refers to those of the outer one.
+Works on the protobuf and not on graphsurgeon's graph: a graphsurgeon subgraph stores its own copy of every constant,
+which would double the weights; in the protobuf the inner graph refers to the constants of the outer one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gradskip_onnx.version import __version__
 
 EXPLAIN = "explain"  # bool input, default true; false: only the forward pass is computed
 LARGEST_INLINE = 1_500_000_000  # bytes of weights; a protobuf file ends at 2 GiB and the graph needs room too
-WORTH_A_FILE = 100_000_000  # bytes of weights from which on a second file, which the source had too, is written again
+WORTH_A_FILE = 100_000_000  # bytes of weights above which external weights of the source stay external
 BLOCK_OUTPUTS = {"attention": "attention", "input": "tokens_in", "output": "tokens_out"}
 
 
@@ -40,7 +40,7 @@ def annotate(
     labels: Sequence[str] = (),
     more: Mapping[str, Any] | None = None,
 ) -> onnx.ModelProto:
-    """Write a description into a model's metadata (in place); what stood there under our key is replaced."""
+    """Write a description into the metadata of a model (in place); an earlier one is replaced."""
     document = {
         "format": FORMAT,
         "preprocess": None if preprocess is None else preprocess.as_dict(),
@@ -56,11 +56,11 @@ def annotate(
 def assemble(
     source: Source, reading: Reading, *, preprocess: Preprocess | None, labels: Sequence[str]
 ) -> onnx.ModelProto:
-    """The whole file in memory: forward graph, named outputs, gradients behind the switch, description."""
+    """Build the model of the file: forward graph, named outputs, gradients behind the switch, description."""
     own = [tensor.name for tensor in reading.graph.outputs]
     every = reading.architecture.every_block
     needs = Needs(attention=every, tokens_in=every, tokens_out=every, tokens_out_gradients=every)
-    # the forward pass stays as it was written
+    # the forward graph of the source is kept unchanged
     plan = build_plan(source, reading, needs, keep=own, simplify_forward=False)
     model = plan.model
     names = output_names(reading.architecture, plan)
@@ -74,7 +74,7 @@ def assemble(
 
 
 def output_names(architecture: Architecture, plan: Plan) -> dict[str, dict[str, str]]:
-    """Model tensor -> output name. A tensor two blocks share (output of one, input of the next) is shown once."""
+    """Output names by model tensor. A tensor shared by two blocks (output of one, input of the next) gets one name."""
     values: dict[str, str] = {}
     gradients: dict[str, str] = {}
     for block in architecture.blocks:
@@ -87,7 +87,7 @@ def output_names(architecture: Architecture, plan: Plan) -> dict[str, dict[str, 
 
 
 def _describe(reading: Reading, names: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The anatomy, in words a reader in any language can use."""
+    """The architecture and output names as JSON, for programs in any language."""
     architecture = reading.architecture
     blocks = [
         asdict(block)
@@ -115,7 +115,7 @@ def _rename_outputs(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
 
 
 def _guard(model: onnx.ModelProto, plan: Plan, names: Mapping[str, Mapping[str, str]]) -> None:
-    """Move the backward pass into an `If`, so that feeding explain=false costs no more than the forward pass."""
+    """Move the backward pass into an `If`, so that explain=false costs no more than the forward pass."""
     graph = model.graph
     shown = {plan.gradients[tensor]: name for tensor, name in names["gradients"].items()}
     shown[str(plan.target_output)] = "gradskip/target"
@@ -123,7 +123,7 @@ def _guard(model: onnx.ModelProto, plan: Plan, names: Mapping[str, Mapping[str, 
     inside = {node.name for node in inner}
     outer = [node for node in graph.node if node.name not in inside]
     types = {output.name: output.type.tensor_type.elem_type for output in graph.output}
-    # A dimension without a size follows the batch: the blank tensors are those of no image at all.
+    # The batch dimension has no fixed size and reads as 0 here, so the tensors of the else branch are empty.
     sizes = {output.name: [dim.dim_value for dim in output.type.tensor_type.shape.dim] for output in graph.output}
     then = helper.make_graph(inner, "gradskip/backward", [], [_info(name, types[name]) for name in shown])
     blanks = [
@@ -145,9 +145,9 @@ def _guard(model: onnx.ModelProto, plan: Plan, names: Mapping[str, Mapping[str, 
     graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), EXPLAIN))
 
 
-def _needed_only_for(graph: onnx.GraphProto, wanted: set[str]) -> list[onnx.NodeProto]:
-    """The nodes that nothing but the outputs in `wanted` follows from, in order."""
-    needed = {output.name for output in graph.output} - wanted
+def _needed_only_for(graph: onnx.GraphProto, outputs: set[str]) -> list[onnx.NodeProto]:
+    """The nodes, in order, that only the given graph outputs depend on."""
+    needed = {output.name for output in graph.output} - outputs
     only: list[onnx.NodeProto] = []
     for node in reversed(graph.node):
         if needed.isdisjoint(node.output):
@@ -162,29 +162,30 @@ def _info(name: str, kind: int) -> onnx.ValueInfoProto:
 
 
 def refuse_overwriting(path: Path, force: bool) -> None:
-    """A file that is there already needs `force`."""
+    """Raise InputError if the file exists and `force` is not set."""
     if path.exists() and not force:
         raise InputError(f"{path} exists already; choose another name or give --force")
 
 
 def save(model: onnx.ModelProto, path: Path, source: Source | None = None, *, force: bool = False) -> list[Path]:
-    """Write a model whole or not at all; `source` is what it was made from, where some of its weights may still lie.
+    """Write a model completely or not at all; `source` is the model it was made from, for its external weights.
 
-    Weights go into a second file where one cannot hold them, and where they are large and lay apart in the source.
+    Weights go into a second file if one file cannot hold them, or if they are large and external in the source.
     """
     refuse_overwriting(path, force)
-    size, lay_apart = weight_bytes(model), source is not None and bool(source.others)
-    apart = size > LARGEST_INLINE or (lay_apart and size > WORTH_A_FILE)
+    size, was_external = weight_bytes(model), source is not None and bool(source.others)
+    external = size > LARGEST_INLINE or (was_external and size > WORTH_A_FILE)
     if source is not None and any(lies_elsewhere(tensor) for tensor in model.graph.initializer):
         onnx.load_external_data_for_model(model, str(source.folder))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".gradskip-") as scratch:
             whole = Path(scratch) / path.name
-            onnx.save_model(model, whole, save_as_external_data=apart, location=f"{path.name}.data" if apart else None)
+            location = f"{path.name}.data" if external else None
+            onnx.save_model(model, whole, save_as_external_data=external, location=location)
             written = sorted(Path(scratch).iterdir(), key=lambda file: file == whole)  # the model file last
             for file in written:
-                file.chmod(whole.stat().st_mode)  # onnx writes weight files for their owner alone
+                file.chmod(whole.stat().st_mode)  # onnx makes weight files readable by their owner only
                 os.replace(file, path.parent / file.name)
             return [path.parent / file.name for file in reversed(written)]
     except OSError as failure:

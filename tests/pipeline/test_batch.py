@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from gradskip_onnx.errors import GradskipError, InputError, ModelError
-from gradskip_onnx.pipeline.batch import Outcome, in_batches, run_jobs, then, together
+from gradskip_onnx.pipeline.batch import Outcome, in_batches, run_batch, run_jobs, then
 
 
 def halved(numbers: Sequence[int]) -> list[float]:
@@ -94,7 +94,7 @@ def test_a_later_stage_can_fail_too():
 
 def test_nothing_to_do():
     assert list(run_jobs([], positive, halved)) == []
-    assert together(halved, []) == []
+    assert run_batch(halved, []) == []
 
 
 def test_batches():

@@ -10,10 +10,10 @@ from gradskip_onnx.autodiff.scores.seeds import logit
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
-from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace
 
 from .all_tokens import FUSIONS, BlockAttention
-from .readout import first_block, start, walk
+from .readout import relevance_of_walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,7 @@ def rollout(trace: Trace, architecture: Architecture, options: RolloutOptions, p
         shared = row / (1 + block.sums(fuse, block.attention))
         return np.asarray(shared + block.carry(shared, fuse, block.attention))
 
-    row = start(trace, architecture, passes)
-    stop = first_block(options.start, architecture)
-    found = walk(trace, architecture, row, stop, back_through)
-    return Relevance(
-        read_only(found.reshape(architecture.blocks[stop].grid)),
-        checks={"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
-    )
+    return relevance_of_walk(trace, architecture, passes, options.start, back_through)
 
 
 ROLLOUT = method(

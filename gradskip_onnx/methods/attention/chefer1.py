@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Cost, Method, method
-from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace
 
 from .all_tokens import BlockAttention
 from .chefer2 import weighted
-from .readout import first_block, start, walk
+from .readout import relevance_of_walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,7 @@ def chefer1(trace: Trace, architecture: Architecture, options: Chefer1Options, p
     def back_through(block: BlockAttention, row: Array) -> Array:
         return row + block.carry(row, weighted, block.relevance, block.gradient)
 
-    row = start(trace, architecture, passes)
-    stop = first_block(options.start, architecture)
-    found = walk(trace, architecture, row, stop, back_through)
-    return Relevance(
-        read_only(found.reshape(architecture.blocks[stop].grid)),
-        checks={"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
-    )
+    return relevance_of_walk(trace, architecture, passes, options.start, back_through)
 
 
 CHEFER1 = method(

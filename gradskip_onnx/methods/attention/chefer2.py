@@ -9,10 +9,10 @@ import numpy as np
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.table import Method, method, one_backward
-from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace, read_only
+from gradskip_onnx.types import Architecture, Array, Needs, Relevance, Trace
 
 from .all_tokens import BlockAttention
-from .readout import first_block, start, walk
+from .readout import relevance_of_walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,7 @@ def chefer2(trace: Trace, architecture: Architecture, options: Chefer2Options, p
     def back_through(block: BlockAttention, row: Array) -> Array:
         return row + block.carry(row, weighted, block.attention, block.gradient)
 
-    row = start(trace, architecture, passes)
-    stop = first_block(options.start, architecture)
-    found = walk(trace, architecture, row, stop, back_through)
-    return Relevance(
-        read_only(found.reshape(architecture.blocks[stop].grid)),
-        checks={"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
-    )
+    return relevance_of_walk(trace, architecture, passes, options.start, back_through)
 
 
 CHEFER2 = method(

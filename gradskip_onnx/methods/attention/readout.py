@@ -13,7 +13,7 @@ import numpy as np
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.methods.passes import Passes
 from gradskip_onnx.methods.windows import cells
-from gradskip_onnx.types import Architecture, Array, Block, Trace
+from gradskip_onnx.types import Architecture, Array, Block, Relevance, Trace, read_only
 
 from .all_tokens import BlockAttention
 
@@ -40,6 +40,16 @@ def walk(trace: Trace, architecture: Architecture, row: Array, stop: int, step: 
         if at > stop:
             row = to_block_before(row, blocks[at], blocks[at - 1])
     return BlockAttention(trace, blocks[stop]).patches(row)
+
+
+def relevance_of_walk(trace: Trace, architecture: Architecture, passes: Passes, first: int, step: Step) -> Relevance:
+    """The walk from the tokens that the score is read from back through block number `first` (from 1), as scores."""
+    row, stop = start(trace, architecture, passes), first_block(first, architecture)
+    found = walk(trace, architecture, row, stop, step)
+    return Relevance(
+        read_only(found.reshape(architecture.blocks[stop].grid)),
+        checks={"tokens_read": float((row > 0).sum()), "sum": float(found.sum())},
+    )
 
 
 def to_block_before(row: Array, block: Block, before: Block, *, divide: bool = True) -> Array:
