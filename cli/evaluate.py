@@ -42,8 +42,8 @@ def evaluate(model: Path, data: str, methods: str, metrics: str, **flags: Any) -
     from .evaluation_options import finish, run, set_up
     from .listing import read_methods, read_metrics
 
-    chosen = read_methods(methods)
+    compared = read_methods(methods)
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
-    evaluation = set_up(model, data, chosen, read_metrics(metrics), terminal, flags)
+    evaluation = set_up(model, data, compared, read_metrics(metrics), terminal, flags)
     report = run(evaluation, terminal, flags)
     finish(report, terminal, title=f"Methods on {evaluation.explainer.name}")

@@ -21,21 +21,21 @@ FORMAT = 1
 
 def report(terminal: Terminal, model: Path, reading: Reading, *, why: bool) -> None:
     """Print the architecture of a supported model; `why` adds every proof and mismatch."""
-    read = reading.architecture
+    architecture = reading.architecture
     terminal.document(document(model, reading), single=True)
-    channels, height, width = read.input_dims
-    terminal.print(f"model   {model.name}: {read.task}")
-    terminal.print(f"input   {read.input}: {channels} channels, {height}x{width} ({read.input_layout})")
-    terminal.print(f"logits  {read.logits}: {read.classes} classes")
-    tables = [block_table(reading), tensor_table(read.blocks)]
-    tables.append(proof_table(read.proofs) if why else claim_table(read.proofs))
-    if why and read.unmatched:
-        tables.append(mismatch_table(read.unmatched))
+    channels, height, width = architecture.input_dims
+    terminal.print(f"model   {model.name}: {architecture.task}")
+    terminal.print(f"input   {architecture.input}: {channels} channels, {height}x{width} ({architecture.input_layout})")
+    terminal.print(f"logits  {architecture.logits}: {architecture.classes} classes")
+    tables = [block_table(reading), tensor_table(architecture.blocks)]
+    tables.append(proof_table(architecture.proofs) if why else claim_table(architecture.proofs))
+    if why and architecture.unmatched:
+        tables.append(mismatch_table(architecture.unmatched))
     for drawn in tables:
         terminal.print("")
         terminal.table(drawn)
-    if read.unmatched and not why:
-        terminal.print(f"{len(read.unmatched)} places looked like a block and are none; --why lists them")
+    if architecture.unmatched and not why:
+        terminal.print(f"{len(architecture.unmatched)} places looked like a block and are none; --why lists them")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -109,19 +109,19 @@ def mismatch_table(mismatches: Sequence[Mismatch]) -> Table:
 
 def document(model: Path, reading: Reading) -> dict[str, Any]:
     """The architecture as a document."""
-    read = reading.architecture
+    architecture = reading.architecture
     shapes = {
         name: reading.facts[name].dims
-        for block in read.blocks
+        for block in architecture.blocks
         for name in (block.attention, block.tokens_in, block.tokens_out, block.branch)
     }
-    return asdict(read) | {
+    return asdict(architecture) | {
         "format": FORMAT,
         "model": str(model),
         "supported": True,
-        "grid": read.grid,
+        "grid": architecture.grid,
         "shapes": shapes,
-        "proofs": [asdict(proof) | {"holds": proof.holds} for proof in read.proofs],
+        "proofs": [asdict(proof) | {"holds": proof.holds} for proof in architecture.proofs],
     }
 
 

@@ -91,13 +91,13 @@ def read_method_options(options: type[Any], pairs: tuple[str, ...]) -> dict[str,
 
     from gradskip_onnx.errors import InputError
 
-    known = {field.name: field for field in fields(options)}
+    by_name = {field.name: field for field in fields(options)}
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
-        if name not in known or not equals:
-            raise InputError(f"option {pair!r}: write NAME=VALUE, NAME one of {', '.join(known) or '(none)'}")
-        values[name] = _value(name, text, type(known[name].default))
+        if name not in by_name or not equals:
+            raise InputError(f"option {pair!r}: write NAME=VALUE, NAME one of {', '.join(by_name) or '(none)'}")
+        values[name] = _value(name, text, type(by_name[name].default))
     return values
 
 

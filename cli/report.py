@@ -39,9 +39,9 @@ def top_classes(top: Sequence[Candidate], explained: Sequence[int], share: str) 
 
 def report_model(terminal: Terminal, explainer: Explainer) -> None:
     """Print what was loaded; not the provider, which is certain only after the first pass."""
-    read = explainer.architecture
-    blocks = f"{len(read.blocks)} blocks, {read.grid} tokens, {read.classes} classes"
-    terminal.print(f"model     {explainer.name}: {read.task}, {blocks}")
+    architecture = explainer.architecture
+    blocks = f"{len(architecture.blocks)} blocks, {architecture.grid} tokens, {architecture.classes} classes"
+    terminal.print(f"model     {explainer.name}: {architecture.task}, {blocks}")
     terminal.detail(f"preprocessing: {explainer.preprocess}")
     terminal.warn(explainer.warnings)
 

@@ -79,11 +79,12 @@ def render(
 
 def _facts(evaluation: Evaluation, summary: Summary) -> list[tuple[str, str]]:
     explainer, dataset = evaluation.explainer, evaluation.dataset
-    read, preprocess = explainer.architecture, explainer.preprocess
+    architecture, preprocess = explainer.architecture, explainer.preprocess
+    counts = f"{len(architecture.blocks)} blocks, {architecture.classes} classes"
     height, width = preprocess.size
     explained = {"predicted": "the predicted class", "label": "the class of the label"}[evaluation.target]
     return [
-        ("model", f"{explainer.name} ({read.task}, {len(read.blocks)} blocks, {read.classes} classes)"),
+        ("model", f"{explainer.name} ({architecture.task}, {counts})"),
         ("sha256", explainer.sha256),
         ("data", f"{dataset.where} ({dataset.layout}, {summary.images} images)"),
         ("explained", f"{explained}, by its {evaluation.score}"),
