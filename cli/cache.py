@@ -1,4 +1,4 @@
-"""gradskip-onnx cache: what is kept of models between calls."""
+"""gradskip-onnx cache: shows or clears the cache of analysed models."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.option("--clear", is_flag=True, help="Remove all entries.")
 def cache(clear: bool) -> None:
-    """Show where instrumented graphs are kept, and how many.
+    """Show the folder of the cache and the number of entries in it.
 
-    An entry holds what was found in a model and the graph that was made of it, not its weights: a second call on the
-    same file need not find and prove it again. Entries are found by the content of the file.
+    An entry holds the analysis of a model and the graph built from it, but not its weights, so that a second call on
+    the same file need not repeat the work. Entries are found by the content of the file.
     """
     from gradskip_onnx.cache.folder import default_cache
 

@@ -1,4 +1,4 @@
-"""Where text goes: results to standard output, everything else to standard error; colours only on a terminal."""
+"""Prints results to standard output and everything else to standard error; colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from rich.text import Text
 
 from gradskip_onnx.output.json_text import encode_json
 
-WIDE = 1000  # columns when nobody watches: a file or a pipe must not cut names short
+WIDE = 1000  # columns of a file or a pipe, where names must not be cut
 
 
 def plain(text: str) -> str:
-    """A text of unknown origin without characters that steer a terminal."""
+    """The text with control characters, which could steer a terminal, replaced by question marks."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 @dataclass(slots=True)
 class Bar:
-    """Counts passes; an image that is done counts for all it was expected to take, however many they were."""
+    """Counts passes for a progress bar; a finished image counts as `passes`, however many it took."""
 
     show: Callable[..., None]
     passes: int = 1
     images: int = 0
-    passed: int = 0  # of the image at work
+    passed: int = 0  # passes of the current image
 
     def __call__(self, name: str) -> None:
-        """An image is done."""
+        """Count an image as finished."""
         self.images, self.passed = self.images + 1, 0
         self.show(completed=self.images * self.passes, description=plain(name))
 
     def further(self, count: int) -> None:
-        """Some passes more for the image at work."""
+        """Count further passes of the current image."""
         self.passed = min(self.passed + count, self.passes)
         self.show(completed=self.images * self.passes + self.passed)
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """Speaks to the user; rich honours NO_COLOR and leaves colours out where there is no terminal."""
+    """Prints for the user; rich honours NO_COLOR and uses no colours without a terminal."""
 
     verbose: bool = False
     quiet: bool = False
     as_json: bool = False
-    said: set[str] = field(default_factory=set)
+    printed: set[str] = field(default_factory=set)  # texts that are printed once per run
 
     def _print(self, what: Text | Table, *, stderr: bool = False) -> None:
-        """Written to the stream as it is now: while a progress bar is shown, that is a proxy which moves the bar."""
+        """Print to the current stream, which during a progress bar is a proxy that keeps the bar in place."""
         stream = sys.stderr if stderr else sys.stdout
         width = None if stream.isatty() else WIDE
         console = Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
@@ -62,7 +62,7 @@ class Terminal:
         stream.write(written.get().encode(encoding, "replace").decode(encoding))
 
     def print(self, text: str, style: str = "") -> None:
-        """A line for people; with --json standard output belongs to the documents."""
+        """Print a line for people; nothing with --json, which reserves standard output for documents."""
         if not self.as_json:
             self._print(Text(plain(text), style=style))
 
@@ -71,7 +71,7 @@ class Terminal:
             self._print(table)
 
     def document(self, value: object, *, single: bool) -> None:
-        """One JSON document: over several lines if it is alone, else one line each."""
+        """Print a JSON document, if --json is set: indented if `single`, else on one line."""
         if self.as_json:
             click.echo(encode_json(value, indent=2 if single else None).decode(), nl=False)
 
@@ -80,21 +80,21 @@ class Terminal:
             self._print(Text(plain(text), style="dim"), stderr=True)
 
     def warn(self, texts: Iterable[str]) -> None:
-        """Each warning once in a run."""
+        """Print each warning once per run; none with --quiet."""
         for text in texts:
-            if not self.quiet and text not in self.said:
-                self.said.add(text)
+            if not self.quiet and text not in self.printed:
+                self.printed.add(text)
                 self._print(Text(f"warning: {plain(text)}", style="yellow"), stderr=True)
 
     def failed(self, text: str) -> None:
-        """A failure that does not stop the run; shown even with --quiet."""
+        """Print a failure that does not stop the run, also with --quiet."""
         self._print(Text(f"error: {plain(text)}", style="red"), stderr=True)
 
     @contextmanager
     def progress(self, total: int, passes: int = 1) -> Iterator[Bar]:
-        """A bar on standard error, if a terminal is there and there is something to wait for; call it per image.
+        """A progress bar on standard error, for a terminal and more than one step; call it after each image.
 
-        `passes` is how many passes an image is expected to take; while they are made, tell the bar.
+        `passes` is the number of passes an image is expected to take; report them through `Bar.further`.
         """
         if self.quiet or total * passes < 2 or not sys.stderr.isatty():
             yield Bar(lambda **_: None, passes)
@@ -102,7 +102,7 @@ class Terminal:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-        # Results that go to a file must not be drawn into the bar's terminal.
+        # Without a terminal on standard output, results go to a file and must not be redirected to the bar.
         with Progress(
             *columns, console=Console(stderr=True, markup=False), transient=True, redirect_stdout=sys.stdout.isatty()
         ) as bar:

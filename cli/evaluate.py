@@ -1,4 +1,4 @@
-"""gradskip-onnx evaluate: methods compared on the user's own model and images."""
+"""gradskip-onnx evaluate: compares methods on the user's own model and images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .evaluation_options import Remembered, evaluation_options
+from .evaluation_options import RecordedCommand, evaluation_options
 
 METHODS = "gradskip+,gradskip,grad-cam"
 METRICS = "insertion,deletion,insertion-deletion"
@@ -24,7 +24,7 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES, cls=Remembered)
+@click.command(epilog=EXAMPLES, cls=RecordedCommand)
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data", metavar="DATA|planted:COUNT")
 @click.option("--methods", default=METHODS, show_default=True, metavar="LIST",
@@ -32,18 +32,18 @@ Examples:
 @click.option("--metrics", default=METRICS, show_default=True, metavar="LIST",
               help="As --methods; also `gflops` and `randomisation`.")  # fmt: skip
 @evaluation_options("gradskip-eval")
-def evaluate(model: Path, data: str, methods: str, metrics: str, **given: Any) -> None:
+def evaluate(model: Path, data: str, methods: str, metrics: str, **flags: Any) -> None:
     """Compare methods on MODEL and the images of DATA: a table with intervals, CSV, JSON and a page to look at.
 
     DATA is a folder of images with labels, ImageNet with XML boxes, MedMNIST's .npz, ADE20K, or planted:COUNT scenes. A
-    run that was stopped goes on where it was: what the output folder holds is not measured again.
+    run that was stopped resumes: results in the output folder are not measured again.
     """
     from .console import Terminal
     from .evaluation_options import finish, run, set_up
     from .listing import read_methods, read_metrics
 
-    chosen = read_methods(methods)
-    terminal = Terminal(given["verbose"], given["quiet"], given["as_json"])
-    evaluation = set_up(model, data, chosen, read_metrics(metrics), terminal, given)
-    report = run(evaluation, terminal, given)
+    compared = read_methods(methods)
+    terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
+    evaluation = set_up(model, data, compared, read_metrics(metrics), terminal, flags)
+    report = run(evaluation, terminal, flags)
     finish(report, terminal, title=f"Methods on {evaluation.explainer.name}")

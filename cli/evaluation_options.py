@@ -1,4 +1,4 @@
-"""What `evaluate` and `study` share: which images, how they are measured, and what is said and written at the end."""
+"""What `evaluate` and `study` share: their options, the set-up, the run, and the final tables and files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from .console import Terminal
 
 SOME_FAILED = 6
-LAYOUT_NAMES = ("planted", "medmnist", "ade20k", "imagenet", "samples", "folder")  # datasets.LAYOUTS, not imported
+# The keys of datasets.LAYOUTS, without importing it for --help.
+LAYOUT_NAMES = ("planted", "medmnist", "ade20k", "imagenet", "samples", "folder")
 
 
 def _folder(default: str) -> Callable[[Any], Any]:
@@ -31,7 +32,7 @@ def _folder(default: str) -> Callable[[Any], Any]:
 
 
 def evaluation_options(folder: str) -> Callable[[Any], Any]:
-    """The options, with the default of the output folder."""
+    """The shared options; `folder` is the default output folder."""
     return stack(
         _folder(folder),
         click.option("--layout", type=click.Choice(LAYOUT_NAMES), help="How DATA is laid out.  [default: detected]"),
@@ -62,8 +63,8 @@ def evaluation_options(folder: str) -> Callable[[Any], Any]:
     )  # fmt: skip
 
 
-class Remembered(click.Command):
-    """A command that keeps its arguments as they were written: results say how they were made."""
+class RecordedCommand(click.Command):
+    """A command that stores its arguments as typed, so that results can quote the command line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["gradskip_onnx.arguments"] = list(args)
@@ -71,19 +72,19 @@ class Remembered(click.Command):
 
 
 def command_line() -> str:
-    """The command being run, ready to be pasted."""
+    """The command being run, quoted for a shell."""
     ctx = click.get_current_context()
     return f"{ctx.command_path} {shlex.join(ctx.meta['gradskip_onnx.arguments'])}"
 
 
-def select(data: str, given: Mapping[str, Any]) -> Dataset:
-    """The images asked for."""
+def select(data: str, flags: Mapping[str, Any]) -> Dataset:
+    """The dataset at `data`, reduced to the images that the options select."""
     from gradskip_onnx.datasets import Selection, load
     from gradskip_onnx.datasets.selection import read_indices, read_part
 
-    indices = () if given["indices"] is None else read_indices(given["indices"])
-    chosen = Selection(indices, read_part(given["part"]), given["limit"])
-    return chosen.of(load(data, given["layout"], split=given["split"], synsets=given["synsets"]))
+    indices = () if flags["indices"] is None else read_indices(flags["indices"])
+    selection = Selection(indices, read_part(flags["part"]), flags["limit"])
+    return selection.of(load(data, flags["layout"], split=flags["split"], synsets=flags["synsets"]))
 
 
 def set_up(
@@ -92,51 +93,51 @@ def set_up(
     methods: Sequence[MethodChoice],
     metrics: Sequence[Choice[Row]],
     terminal: Terminal,
-    given: dict[str, Any],
+    flags: dict[str, Any],
 ) -> Evaluation:
-    """Model and images opened and checked; nothing is measured yet."""
+    """Open and check the model and the images, and print what they are; nothing is measured yet."""
     from gradskip_onnx import evaluation
 
     from .explain_request import load_explainer
     from .report import report_model
 
-    dataset = select(data, given)
-    explainer = load_explainer(model, given)
+    dataset = select(data, flags)
+    explainer = load_explainer(model, flags)
     if explainer.architecture.input_dims.channels != 3:
         raise InputError(f"{model.name} takes {explainer.architecture.input_dims.channels} channels, an image has 3")
     report_model(terminal, explainer)
-    made, warnings = evaluation.set_up(
+    prepared, warnings = evaluation.set_up(
         explainer,
         dataset,
         methods,
         metrics,
-        target=given["target"],
-        score=given["score"],
-        batch=given["batch_size"],
-        pictures=given["pictures"],
-        retry=given["retry"],
+        target=flags["target"],
+        score=flags["score"],
+        batch=flags["batch_size"],
+        pictures=flags["pictures"],
+        retry=flags["retry"],
     )
     terminal.warn(warnings)
     terminal.print(f"data      {dataset.where}: {len(dataset.entries)} images ({dataset.layout})")
-    return made
+    return prepared
 
 
-def run(evaluation: Evaluation, terminal: Terminal, given: dict[str, Any]) -> Report:
-    """Measure with a progress bar; a run that is stopped leaves what it has."""
+def run(evaluation: Evaluation, terminal: Terminal, flags: dict[str, Any]) -> Report:
+    """Measure with a progress bar; a stopped run keeps the results it has."""
     from gradskip_onnx.evaluation import evaluate
 
     with terminal.progress(evaluation.steps) as step:
         return evaluate(
             evaluation,
-            given["output"],
-            reference=given["reference"],
-            resamples=given["resamples"],
+            flags["output"],
+            reference=flags["reference"],
+            resamples=flags["resamples"],
             step=step,
         )
 
 
 def finish(report: Report, terminal: Terminal, *, title: str, findings: Findings | None = None) -> None:
-    """Tables on the terminal, files in the folder, and exit code 6 if anything failed."""
+    """Print the tables, write the files, and exit with code 6 if anything failed."""
     from gradskip_onnx.evaluation import Findings, write
 
     from .evaluation_tables import gap_table, note_table, score_table

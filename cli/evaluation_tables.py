@@ -18,7 +18,7 @@ ARROWS = {"higher": "↑", "lower": "↓"}
 
 
 def score_table(report: Report) -> Table:
-    """A row for each method: value and interval of each metric, best in bold, then what a map costs."""
+    """One row per method: value and interval of each metric, the best in bold, then the cost of a map."""
     summary, prices = report.summary, report.prices
     counted = any(price.giga is not None for price in prices.values())
     best = {column.label: summary.best(column) for column in summary.columns}
@@ -39,7 +39,7 @@ def score_table(report: Report) -> Table:
 
 
 def gap_table(report: Report) -> Table | None:
-    """The difference of each method from the reference, on the same images."""
+    """The difference of each method from the reference, on the same images; None if there is nothing to compare."""
     summary = report.summary
     others = [method for method in summary.methods if method != summary.reference]
     if not others or not summary.columns:
@@ -52,7 +52,7 @@ def gap_table(report: Report) -> Table | None:
 
 
 def note_table(note: Note) -> Table | None:
-    """A table that a study adds."""
+    """The table of a note of a study; None for a note without rows."""
     if not note.rows:
         return None
     table = _table(note.head, title=note.title)

@@ -35,7 +35,7 @@ Examples:
               help="What is differentiated; gradskip+ and finer-cam have scores of their own.")  # fmt: skip
 @click.option(
     "--method",
-    help="How relevance is found; `gradskip-onnx methods` lists the ways.  [default: gradskip+; "
+    help="How relevance is found; `gradskip-onnx methods` lists all.  [default: gradskip+; "
     "gradskip where --alpha or --gamma is given]",
 )
 @click.option("--alpha", type=float, help="Option alpha of gradskip: gradient flow against sparsity.")
@@ -53,14 +53,14 @@ Examples:
 @device_options
 @json_option
 @verbosity_options
-def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bool, **given: Any) -> None:
+def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bool, **flags: Any) -> None:
     """Draw what MODEL looked at in images; without arguments, explain the embedded demo."""
     if model is not None and not images:
         raise click.UsageError("name at least one image, folder or pattern")
     from gradskip_onnx.demo import demo_model
     from gradskip_onnx.model_file.opening import open_if_possible
 
-    file = open_if_possible(model or demo_model())  # hashing goes on while the rest is imported
+    file = open_if_possible(model or demo_model())  # hashes in the background during the imports below
     from gradskip_onnx.output.folder import Folder
     from gradskip_onnx.pipeline.explain_jobs import check, explain_jobs, write_jobs
     from gradskip_onnx.tasks import task_of
@@ -70,14 +70,14 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     from .inputs import read_jobs
     from .report import report, report_model
 
-    terminal = Terminal(given["verbose"], given["quiet"], given["as_json"])
-    request = read_request(given)
+    terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
+    request = read_request(flags)
     jobs = read_jobs(images)
-    folder = Folder(output, force or model is None)  # the demo may be run again
+    folder = Folder(output, force or model is None)  # the demo overwrites its own files
     folder.open()
     if not request.likeliest:
         folder.claim(job.stem for job in jobs)
-    explainer = load_explainer(file, given, len(jobs))
+    explainer = load_explainer(file, flags, len(jobs))
     check(explainer, request)
     report_model(terminal, explainer)
     failures = 0

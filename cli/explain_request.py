@@ -1,4 +1,4 @@
-"""What `explain` is asked for, from its options, and the explainer for it."""
+"""Turns the options of `explain` into a request, and loads the explainer."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from .inputs import read_region, read_target
 from .options import preprocess_flags, read_method_options
 
 TOP = 5
-FEW = 8  # images: so many must be explained before packing the weights pays
+FEW = 8  # images; for up to so many, packing the weights costs more time than it saves
 
 
-def read_request(given: Mapping[str, Any]) -> ExplainRequest:
-    """What the options ask of every image."""
-    row = _chosen_method(given)
-    if "help" in given["pairs"]:
+def read_request(flags: Mapping[str, Any]) -> ExplainRequest:
+    """The request that the options describe."""
+    row = _chosen_method(flags)
+    if "help" in flags["pairs"]:
         raise InputError(f"-O help: write NAME=VALUE; `gradskip-onnx methods {row.name}` lists the options")
-    named = [f"{name}={given[name]!r}" for name in ("alpha", "gamma") if given[name] is not None]
-    options = read_method_options(row.options, (*named, *given["pairs"]))
-    top = given["target"] == f"top{TOP}"
+    named = [f"{name}={flags[name]!r}" for name in ("alpha", "gamma") if flags[name] is not None]
+    options = read_method_options(row.options, (*named, *flags["pairs"]))
+    top = flags["target"] == f"top{TOP}"
     return ExplainRequest(
-        Question(choose_method(row.name, **options), given["score"], read_region(given["region"])),
-        target=None if top else read_target(given["target"]),
+        Question(choose_method(row.name, **options), flags["score"], read_region(flags["region"])),
+        target=None if top else read_target(flags["target"]),
         likeliest=TOP if top else 0,
-        batch_size=given["batch_size"],
-        region_text=given["region"],
+        batch_size=flags["batch_size"],
+        region_text=flags["region"],
     )
 
 
-def _chosen_method(given: Mapping[str, Any]) -> Method:
-    """The method named, or the default; alpha and gamma are the paper's and mean its method."""
-    papers = given["alpha"] is not None or given["gamma"] is not None
-    return find_method(given["method"] or ("gradskip" if papers else DEFAULT))
+def _chosen_method(flags: Mapping[str, Any]) -> Method:
+    """The method named, else gradskip if its options alpha or gamma are set, else the default."""
+    has_paper_options = flags["alpha"] is not None or flags["gamma"] is not None
+    return find_method(flags["method"] or ("gradskip" if has_paper_options else DEFAULT))
 
 
-def load_explainer(source: Path | ModelFile, given: Mapping[str, Any], images: int | None = None) -> Explainer:
-    """Open the model with the settings given, for so many images (or an open number)."""
+def load_explainer(source: Path | ModelFile, flags: Mapping[str, Any], images: int | None = None) -> Explainer:
+    """Open the model with the settings in `flags`; up to FEW images run in low-memory mode (None: many images)."""
     return api.load(
         source,
-        given["device"],
-        require_device=given["require_device"],
-        threads=given["threads"],
-        preprocess=preprocess_flags(given) or None,
-        labels=None if given["labels"] is None else read_labels(given["labels"]),
-        size=given["size"],
+        flags["device"],
+        require_device=flags["require_device"],
+        threads=flags["threads"],
+        preprocess=preprocess_flags(flags) or None,
+        labels=None if flags["labels"] is None else read_labels(flags["labels"]),
+        size=flags["size"],
         low_memory=images is not None and images <= FEW,
-        cache=not given["no_cache"],
+        cache=not flags["no_cache"],
     )

@@ -1,4 +1,4 @@
-"""gradskip-onnx export: a PyTorch model as ONNX, with its gradient graph, checked against the original."""
+"""gradskip-onnx export: writes a PyTorch model as ONNX with its gradient graph, checked against the original."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Examples:
 @click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
 @click.option("--plain", is_flag=True, help="Only the forward graph.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-def export(name: str, output: Path, opset: int, plain: bool, force: bool, **given: Any) -> None:
+def export(name: str, output: Path, opset: int, plain: bool, force: bool, **flags: Any) -> None:
     """Write the model NAME as ONNX: forward graph, and gradients of a class score at every block.
 
     NAME is a timm name (vit_*, deit_*), a SegFormer (segformer_b0 .. b5, nvidia/mit-b0) or a folder saved by
@@ -49,7 +49,7 @@ def export(name: str, output: Path, opset: int, plain: bool, force: bool, **give
 
     terminal = Terminal()
     with _steps() as step:
-        report = run(ExportRequest(name, **given), output, opset=opset, plain=plain, force=force, step=step)
+        report = run(ExportRequest(name, **flags), output, opset=opset, plain=plain, force=force, step=step)
     terminal.table(_table(report))
     report.require_sound()
     for file in report.files:
@@ -58,20 +58,20 @@ def export(name: str, output: Path, opset: int, plain: bool, force: bool, **give
 
 @contextmanager
 def _steps() -> Iterator[Callable[[str], None]]:
-    """What is being done: a spinner on a terminal, else a line a step."""
+    """A function that shows the current step: a spinner on a terminal, else one line per step."""
     if not sys.stderr.isatty():
         yield lambda text: click.echo(f"{text} ...", err=True)
         return
     from rich.console import Console
     from rich.status import Status
 
-    # A descriptor of its own: the frameworks' output is diverted while they work.
+    # Its own file descriptor, because the output of the frameworks is redirected while they run.
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stream, Status("", console=Console(file=stream)) as status:
         yield lambda text: status.update(text)
 
 
 def _table(report: Any) -> Table:
-    """The largest difference of each quantity, over blocks and batches."""
+    """A table of the largest difference of each quantity, over blocks and batches."""
     from rich.table import Table
 
     table = Table(title=f"{report.name} against torch")

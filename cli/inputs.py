@@ -1,4 +1,4 @@
-"""What the user points at: images by name, folder or pattern; classes; regions."""
+"""Reads arguments of `explain`: images by name, folder or pattern; classes; regions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradskip_onnx.pipeline.question import Target
 
 
 def read_jobs(images: Sequence[str]) -> tuple[Job, ...]:
-    """The images meant with the names of their files, or the demo; nothing is opened yet."""
+    """One job per image, or the job of the demo; no file is opened."""
     if images:
         return plan_jobs(expand(images))
     from gradskip_onnx.demo import demo_image
@@ -26,7 +26,7 @@ def read_jobs(images: Sequence[str]) -> tuple[Job, ...]:
 
 
 def expand(names: Iterable[str]) -> tuple[Path, ...]:
-    """The images meant: files as given, folders and patterns sorted, each file once."""
+    """The image paths behind names, folders and patterns, in order; folders and patterns are sorted, no file twice."""
     found: dict[Path, Path] = {}
     for name in names:
         for path in _matches(name):
@@ -51,14 +51,14 @@ def _matches(name: str) -> Iterator[Path]:
 
 
 def read_target(text: str | None) -> Target:
-    """A class index, a label, or None for the predicted class; `top5` is the caller's."""
+    """A class index, a label, or None for the predicted class; the caller handles `top5`."""
     if text is None or text == "predicted":
         return None
     return int(text) if re.fullmatch(r"-?\d{1,9}", text) else text
 
 
 def read_region(text: str | None) -> Region | None:
-    """A point `x,y` in image pixels, or a mask image whose light pixels are meant."""
+    """A point from `x,y` in image pixels, or a mask (H, W) from an image file, whose light pixels are the region."""
     if text is None:
         return None
     point = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*", text)

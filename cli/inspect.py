@@ -1,4 +1,4 @@
-"""gradskip-onnx inspect: the blocks of a model, and what was proven about them."""
+"""gradskip-onnx inspect: shows the blocks of a model, and what was proven about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An architecture as tables for people and as a document for programs."""
+"""Prints an architecture, as tables for people or as a document for programs."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ FORMAT = 1
 
 
 def report(terminal: Terminal, model: Path, reading: Reading, *, why: bool) -> None:
-    """Everything about a model that can be explained."""
-    read = reading.architecture
+    """Print the architecture of a supported model; `why` adds every proof and mismatch."""
+    architecture = reading.architecture
     terminal.document(document(model, reading), single=True)
-    channels, height, width = read.input_dims
-    terminal.print(f"model   {model.name}: {read.task}")
-    terminal.print(f"input   {read.input}: {channels} channels, {height}x{width} ({read.input_layout})")
-    terminal.print(f"logits  {read.logits}: {read.classes} classes")
-    tables = [block_table(reading), tensor_table(read.blocks)]
-    tables.append(proof_table(read.proofs) if why else claim_table(read.proofs))
-    if why and read.unmatched:
-        tables.append(mismatch_table(read.unmatched))
-    for each in tables:
+    channels, height, width = architecture.input_dims
+    terminal.print(f"model   {model.name}: {architecture.task}")
+    terminal.print(f"input   {architecture.input}: {channels} channels, {height}x{width} ({architecture.input_layout})")
+    terminal.print(f"logits  {architecture.logits}: {architecture.classes} classes")
+    tables = [block_table(reading), tensor_table(architecture.blocks)]
+    tables.append(proof_table(architecture.proofs) if why else claim_table(architecture.proofs))
+    if why and architecture.unmatched:
+        tables.append(mismatch_table(architecture.unmatched))
+    for drawn in tables:
         terminal.print("")
-        terminal.table(each)
-    if read.unmatched and not why:
-        terminal.print(f"{len(read.unmatched)} places looked like a block and are none; --why lists them")
+        terminal.table(drawn)
+    if architecture.unmatched and not why:
+        terminal.print(f"{len(architecture.unmatched)} places looked like a block and are none; --why lists them")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table without frames; columns marked with > hold numbers."""
+    """A table without frames; columns whose name starts with > are right-aligned numbers."""
     drawn = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for name in columns:
         drawn.add_column(name.strip(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
@@ -72,18 +72,18 @@ def tensor_table(blocks: Sequence[Block]) -> Table:
 
 
 def _shape(reading: Reading, tensor: str) -> str:
-    """The dimensions seen in the dry run; B follows the batch."""
+    """The shape of a tensor in the dry run; B is the batch dimension."""
     return "x".join("B" if size is None else str(size) for size in reading.facts[tensor].dims)
 
 
 def special_tokens(block: Block) -> str:
-    """How many tokens are no patch, and where they stand."""
+    """Number and positions of the tokens that are not patches."""
     positions = ", ".join(map(str, block.special))
     return f"{len(block.special)} (at {positions})" if block.special else "none"
 
 
 def claim_table(proofs: Sequence[Proof]) -> Table:
-    """Each claim once, with the proof that came closest to its bound."""
+    """One row per claim, with the proof that came closest to its bound."""
     worst: dict[str, list[Proof]] = {}
     for proof in proofs:
         worst.setdefault(proof.claim, []).append(proof)
@@ -108,20 +108,20 @@ def mismatch_table(mismatches: Sequence[Mismatch]) -> Table:
 
 
 def document(model: Path, reading: Reading) -> dict[str, Any]:
-    """The same as JSON."""
-    read = reading.architecture
+    """The architecture as a document."""
+    architecture = reading.architecture
     shapes = {
         name: reading.facts[name].dims
-        for block in read.blocks
+        for block in architecture.blocks
         for name in (block.attention, block.tokens_in, block.tokens_out, block.branch)
     }
-    return asdict(read) | {
+    return asdict(architecture) | {
         "format": FORMAT,
         "model": str(model),
         "supported": True,
-        "grid": read.grid,
+        "grid": architecture.grid,
         "shapes": shapes,
-        "proofs": [asdict(proof) | {"holds": proof.holds} for proof in read.proofs],
+        "proofs": [asdict(proof) | {"holds": proof.holds} for proof in architecture.proofs],
     }
 
 

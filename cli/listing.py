@@ -1,4 +1,4 @@
-"""Lists of methods and metrics as users write them: NAME or NAME[OPTION=VALUE,...], separated by commas, or `all`."""
+"""Reads lists of methods and metrics: NAME or NAME[OPTION=VALUE,...], separated by commas, or `all`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRY = re.compile(r"\s*(?P<name>[^\[\],\s]+)\s*(?:\[(?P<options>[^\[\]]*)\])?\s
 
 
 def read_list(text: str) -> list[Entry]:
-    """Names with the texts of their options, in the order given."""
+    """The names of a list with the texts of their options, in order."""
     found, at = [], 0
     while at < len(text):
         match = ENTRY.match(text, at)
@@ -36,27 +36,27 @@ def read_list(text: str) -> list[Entry]:
 
 
 def read_methods(text: str) -> list[MethodChoice]:
-    """The methods of a list; `all` are those not named elsewhere in it, with their defaults."""
+    """The methods of a list; `all` stands for every method not named in it, with default options."""
     from gradskip_onnx.methods import METHODS, choose_method, find_method
 
     return [
         choose_method(name, **read_method_options(find_method(name).options, pairs))
-        for name, pairs in _named(read_list(text), sorted(METHODS))
+        for name, pairs in _expand_all(read_list(text), sorted(METHODS))
     ]
 
 
 def read_metrics(text: str) -> list[Choice[Row]]:
-    """The metrics of a list, of all kinds; `all` are those not named elsewhere in it, with their defaults."""
+    """The metrics of a list; `all` stands for every metric not named in it, with default options."""
     from gradskip_onnx.evaluation import EVERY_METRIC, choose_metric, find_metric
 
     return [
         choose_metric(name, **read_method_options(find_metric(name).options, pairs))
-        for name, pairs in _named(read_list(text), EVERY_METRIC)
+        for name, pairs in _expand_all(read_list(text), EVERY_METRIC)
     ]
 
 
-def _named(entries: list[Entry], known: Iterable[str]) -> Iterator[Entry]:
-    """The entries, with everything known that is not among them in place of `all`."""
+def _expand_all(entries: list[Entry], known: Iterable[str]) -> Iterator[Entry]:
+    """The entries, with `all` replaced by every known name that is not among them."""
     named = {name for name, _ in entries}
     for name, pairs in entries:
         if name == ALL and not pairs:

@@ -1,4 +1,4 @@
-"""The command group: commands are imported when called, errors become one line and an exit code."""
+"""The command group: imports a command when it is called, turns errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": (".evaluate", "Compare methods on a model and images: table, curves, pictures."),
     "methods": (".methods", "List the methods with their cost, or one with its options."),
     "study": (".study", "Repeat a study of the paper: gamma, alpha, quarters of the heads."),
-    "cache": (".cache", "Show or clear what is kept of models between calls."),
+    "cache": (".cache", "Show or clear the cache of analysed models."),
     "export": (".export", "Write a PyTorch model as ONNX, with its gradient graph."),
 }
 
@@ -35,7 +35,7 @@ Examples:
 
 
 class Commands(click.Group):
-    """A group whose help needs none of its commands, and whose failures are one line."""
+    """A group whose help imports no command, and whose errors are one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature, here and below)
         return list(COMMANDS)
@@ -63,7 +63,7 @@ class Commands(click.Group):
 
 
 def one_line(error: Exception) -> str:
-    """The message without line breaks and without characters that steer a terminal."""
+    """The message on one line, control characters replaced by question marks."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
 
 
@@ -77,5 +77,5 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Console script."""
+    """Entry point of the console script."""
     cli(prog_name="gradskip-onnx")

@@ -1,4 +1,4 @@
-"""gradskip-onnx methods: every method with its cost, what it reads and where it comes from; or one with its options."""
+"""gradskip-onnx methods: lists methods with cost, inputs and reference, or one method with its options."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Examples:
   gradskip-onnx explain model.onnx photo.jpg --method rise -O masks=1000
 """
 
-# What a method may want to see of its first pass, in the words of the table.
-SEEN = {
+# The fields of Needs in words.
+WORDS = {
     "attention": "attention",
     "normed": "normed tokens",
     "tokens_in": "tokens",
@@ -34,7 +34,7 @@ SEEN = {
     "readout_gradients": "gradient at each attention of its block's own score",
     "attention_relevance": "relevance of each attention",
 }
-DEPTH = 12  # blocks of the transformer for which the table says what a method reads
+DEPTH = 12  # blocks of the example transformer for which the table lists what a method reads
 
 
 @click.command(epilog=EXAMPLES)
@@ -53,7 +53,7 @@ def methods(name: str | None, as_json: bool) -> None:
     if name is not None:
         _one(terminal, find_method(name))
         return
-    rows = [METHODS[each] for each in sorted(METHODS)]
+    rows = [METHODS[key] for key in sorted(METHODS)]
     terminal.document({"format": FORMAT, "methods": [document(row) for row in rows]}, single=True)
     from .inspect_report import table
 
@@ -82,13 +82,13 @@ def _one(terminal: Any, row: Method) -> None:
         if text:
             terminal.print(f"{label:<8}{text}")
     if facts["options"]:
-        cells = [(f"{each['name']}={each['default']}", allowed(each), each["help"]) for each in facts["options"]]
+        cells = [(f"{one['name']}={one['default']}", allowed(one), one["help"]) for one in facts["options"]]
         terminal.print("")
         terminal.table(table("options, as -O NAME=VALUE", ("default", "allowed", "what it does"), cells))
 
 
 def document(row: Method) -> dict[str, Any]:
-    """A method at its defaults, for programs."""
+    """A method with its default options, as a document."""
     from dataclasses import fields
 
     chosen = row.options()
@@ -104,39 +104,39 @@ def document(row: Method) -> dict[str, Any]:
         "needs": reads(row, chosen),
         "rules": row.rules(chosen).name,
         "options": [
-            {"name": each.name, "default": each.default, "type": type(each.default).__name__, **each.metadata}
-            for each in fields(row.options)
+            {"name": field.name, "default": field.default, "type": type(field.default).__name__, **field.metadata}
+            for field in fields(row.options)
         ],
     }
 
 
 def passes(cost: Cost) -> str:
-    """1 F + 1 B."""
+    """The passes of a map as text, such as "1 F + 1 B"."""
     return f"{cost.forwards} F" + (f" + {cost.backwards} B" if cost.backwards else "")
 
 
 def reads(row: Method, options: Any) -> list[str]:
-    """What is looked at in the first pass through a transformer of DEPTH blocks whose head reads a class token."""
+    """What a method reads of the first pass through the example transformer, in words, without repetitions."""
     from dataclasses import fields
 
     needs = row.needs(options, plain_transformer(DEPTH))
     found: dict[str, None] = {}
-    for each in fields(needs):
-        if wanted := getattr(needs, each.name):
-            of = each.name.removesuffix("_gradients")
-            what = SEEN[each.name] if each.name in SEEN else f"gradient at the {SEEN[of]}"
-            found[what + (f" ({of_blocks(wanted)})" if isinstance(wanted, tuple) else "")] = None
+    for field in fields(needs):
+        if need := getattr(needs, field.name):
+            tensor = field.name.removesuffix("_gradients")
+            words = WORDS[field.name] if field.name in WORDS else f"gradient at the {WORDS[tensor]}"
+            found[words + (f" ({block_range(need)})" if isinstance(need, tuple) else "")] = None
     return list(found)
 
 
-def of_blocks(indices: Blocks) -> str:
-    """Consecutive blocks in words; people count them from 1."""
+def block_range(indices: Blocks) -> str:
+    """Consecutive blocks in words, counted from 1."""
     named = {tuple(range(DEPTH)): "all blocks", (0,): "first block", (DEPTH - 1,): "last block"}
     return named.get(indices, f"blocks {indices[0] + 1} to {indices[-1] + 1} of {DEPTH}")
 
 
 def plain_transformer(depth: int) -> Architecture:
-    """An architecture without a file: one stage, a class token, a grid of 14 x 14 patches."""
+    """The example transformer, without a file: one stage, a class token that the head reads, 14 x 14 patches."""
     from gradskip_onnx.types import Architecture, Block, Grid, ImageDims
 
     blocks = tuple(
@@ -155,7 +155,7 @@ def listed(row: Method, options: Any) -> str:
 
 
 def allowed(option: dict[str, Any]) -> str:
-    """The values an option may take, in short."""
+    """The allowed values of an option as text, such as "0 .. 1"."""
     if "choices" in option:
         return " | ".join(option["choices"])
     if option["type"] == "bool":

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the types of their values."""
+"""Options that several commands share, and functions that read their values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PRESET_NAMES = ("imagenet", "half", "clip", "none")  # preprocess.PRESETS, without importing it for --help
+PRESET_NAMES = ("imagenet", "half", "clip", "none")  # the keys of preprocess.PRESETS, without importing it for --help
 
 
 def read_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    """N for a square, or HEIGHTxWIDTH."""
+    """(height, width) from N, a square, or HEIGHTxWIDTH."""
     if value is None:
         return None
     match = re.fullmatch(r"0*([1-9]\d{0,4})(?:[xX,]0*([1-9]\d{0,4}))?", value)
@@ -25,14 +25,14 @@ def read_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -
 
 
 def read_device(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    """auto, cpu, cuda or cuda:N; whether it is there is found out later."""
+    """Check the form of a device: auto, cpu, cuda or cuda:N; whether it exists is checked later."""
     if re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", value) is None:
         raise click.BadParameter(f"{value!r} is not a device; write auto, cpu, cuda or cuda:N")
     return value
 
 
 def stack(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    """Several decorators as one, shown in the help in the order given."""
+    """Several decorators as one; the help lists their options in the same order."""
 
     def decorate(function: F) -> F:
         for decorator in reversed(decorators):
@@ -55,7 +55,7 @@ device_options = stack(
     ),
     click.option("--require-device", is_flag=True, help="Fail (exit 4) instead of falling back to the CPU."),
     click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
-    click.option("--no-cache", is_flag=True, help="Read the model anew, and keep nothing of it."),
+    click.option("--no-cache", is_flag=True, help="Analyse the model anew, and store nothing in the cache."),
 )
 
 preprocess_options = stack(
@@ -77,27 +77,27 @@ verbosity_options = stack(
 json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON on standard output.")
 
 
-def preprocess_flags(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of Preprocess among the options given; single values win over the preset."""
+def preprocess_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of Preprocess that the options set; single values override the preset."""
     from gradskip_onnx.images.preprocess import PRESETS
 
-    single = {name: given[name] for name in ("mean", "std", "size", "crop") if given[name] is not None}
-    return (PRESETS[given["preset"]] if given["preset"] else {}) | single
+    single = {name: flags[name] for name in ("mean", "std", "size", "crop") if flags[name] is not None}
+    return (PRESETS[flags["preset"]] if flags["preset"] else {}) | single
 
 
 def read_method_options(options: type[Any], pairs: tuple[str, ...]) -> dict[str, Any]:
-    """NAME=VALUE texts as values of the types that the fields of a method's options have."""
+    """Values by name from NAME=VALUE texts; each has the type of the field in `options`, a dataclass."""
     from dataclasses import fields
 
     from gradskip_onnx.errors import InputError
 
-    known = {field.name: field for field in fields(options)}
+    by_name = {field.name: field for field in fields(options)}
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
-        if name not in known or not equals:
-            raise InputError(f"option {pair!r}: write NAME=VALUE, NAME one of {', '.join(known) or '(none)'}")
-        values[name] = _value(name, text, type(known[name].default))
+        if name not in by_name or not equals:
+            raise InputError(f"option {pair!r}: write NAME=VALUE, NAME one of {', '.join(by_name) or '(none)'}")
+        values[name] = _value(name, text, type(by_name[name].default))
     return values
 
 

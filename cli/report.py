@@ -1,4 +1,4 @@
-"""What `explain` tells about its results."""
+"""Prints the model and the results of `explain`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .console import Terminal, plain
 if TYPE_CHECKING:
     from gradskip_onnx.api import Explainer, Explanation
 
-ALSO = 2  # further classes on the one line an image gets among many
+ALSO = 2  # other classes on the line of an image, where there are many images
 
 
 def top_classes(top: Sequence[Candidate], explained: Sequence[int], share: str) -> Table:
-    """The likeliest classes; a mark at those explained."""
+    """A table of the likeliest classes; the explained ones are marked."""
     table = Table(box=None, pad_edge=False)
     for name, side in (("", "left"), ("class", "left"), ("logit", "right"), (share, "right")):
         table.add_column(name, justify="right" if side == "right" else "left", overflow="fold", header_style="dim")
@@ -38,16 +38,16 @@ def top_classes(top: Sequence[Candidate], explained: Sequence[int], share: str) 
 
 
 def report_model(terminal: Terminal, explainer: Explainer) -> None:
-    """What was loaded. (The provider is known after the first pass; asking before would open a second session.)"""
-    read = explainer.architecture
-    blocks = f"{len(read.blocks)} blocks, {read.grid} tokens, {read.classes} classes"
-    terminal.print(f"model     {explainer.name}: {read.task}, {blocks}")
+    """Print what was loaded; not the provider, which is certain only after the first pass."""
+    architecture = explainer.architecture
+    blocks = f"{len(architecture.blocks)} blocks, {architecture.grid} tokens, {architecture.classes} classes"
+    terminal.print(f"model     {explainer.name}: {architecture.task}, {blocks}")
     terminal.detail(f"preprocessing: {explainer.preprocess}")
     terminal.warn(explainer.warnings)
 
 
 def report(terminal: Terminal, outcome: Outcome[Job, tuple[Written, ...]], share: str, *, alone: bool) -> None:
-    """One image: in full if it is the only one, else a line for each class explained."""
+    """Print one outcome: in full if it is the only image, else one line per explained class."""
     found = outcome.found
     if isinstance(found, GradskipError):
         terminal.failed(str(found))
@@ -56,30 +56,30 @@ def report(terminal: Terminal, outcome: Outcome[Job, tuple[Written, ...]], share
         return
     first = found[0].explanation
     _provider(terminal, first)
-    classes = top_classes(first.top, [each.explanation.target.index for each in found], share)
+    classes = top_classes(first.top, [written.explanation.target.index for written in found], share)
     if alone:
         terminal.table(classes)
-    for each in found:
+    for written in found:
         if alone and len(found) == 1:
-            _one(terminal, each.explanation, each.files, share)
+            _one(terminal, written.explanation, written.files, share)
         else:
-            _line(terminal, outcome.job.path, each.explanation, each.files)
+            _line(terminal, outcome.job.path, written.explanation, written.files)
     if terminal.verbose and not alone:
         terminal.table(classes)
-    for each in found:
-        terminal.document(each.document, single=alone and len(found) == 1)
+    for written in found:
+        terminal.document(written.document, single=alone and len(found) == 1)
 
 
 def _provider(terminal: Terminal, result: Explanation) -> None:
-    """Who really ran the model, said once; and what the run warned about."""
-    if result.provider not in terminal.said:
-        terminal.said.add(result.provider)
+    """Print the provider that ran the model, once per run, and the warnings of the result."""
+    if result.provider not in terminal.printed:
+        terminal.printed.add(result.provider)
         terminal.print(f"provider  {result.provider}")
     terminal.warn(result.warnings)
 
 
 def _one(terminal: Terminal, result: Explanation, files: Sequence[Path], share: str) -> None:
-    """The class explained and where the files are."""
+    """Print the explained class, the paths of the files and details."""
     terminal.print(
         f"explained {named(result.target)}, {share} {result.target.probability:.4f}, by {result.relevance.method}"
     )
@@ -97,5 +97,5 @@ def _line(terminal: Terminal, image: Path, result: Explanation, files: Sequence[
 
 
 def _short(entry: Candidate) -> str:
-    """The first of the synonyms a label may list."""
+    """The label up to its first comma: the first synonym."""
     return named(entry).split(",")[0].split(" (")[0]

@@ -1,4 +1,4 @@
-"""gradskip-onnx study: the paper's studies on the user's own model and images."""
+"""gradskip-onnx study: repeats the studies of the paper on the user's own model and images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .evaluation_options import Remembered, evaluation_options
+from .evaluation_options import RecordedCommand, evaluation_options
 
 STUDY_NAMES = ("gamma", "alpha", "heads")  # evaluation.studies.STUDIES, without importing it for --help
 
@@ -20,7 +20,7 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES, cls=Remembered)
+@click.command(epilog=EXAMPLES, cls=RecordedCommand)
 @click.argument("name", type=click.Choice(STUDY_NAMES))
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data", metavar="DATA|planted:COUNT")
@@ -29,12 +29,12 @@ Examples:
 @click.option("--values", metavar="A,B,...", help="What is compared: numbers; for `heads` gini and entropy.")
 @click.option("--metrics", default="insertion-deletion", show_default=True, metavar="LIST", help="As for evaluate.")
 @evaluation_options("gradskip-study")
-def study(name: str, model: Path, data: str, method: str, values: str | None, metrics: str, **given: Any) -> None:
+def study(name: str, model: Path, data: str, method: str, values: str | None, metrics: str, **flags: Any) -> None:
     """Repeat a study of the paper on MODEL and the images of DATA.
 
     gamma: the threshold of the gradient flow. alpha: gradient flow against sparsity. heads: a quarter of the heads at
     a time, from the most focused to the least (Gini, entropy), with increments and tests. Data, options and files are
-    those of `gradskip-onnx evaluate`, and a run that was stopped goes on.
+    those of `gradskip-onnx evaluate`, and a run that was stopped resumes.
     """
     from gradskip_onnx.evaluation.studies import STUDIES
 
@@ -45,12 +45,12 @@ def study(name: str, model: Path, data: str, method: str, values: str | None, me
     (row, bases) = STUDIES[name], read_methods(method)
     if len(bases) != 1:
         raise click.UsageError("--method takes one method")
-    chosen = row.values if values is None else tuple(each.strip() for each in values.split(","))
+    chosen = row.values if values is None else tuple(value.strip() for value in values.split(","))
     compared = row.methods(bases[0], chosen)
-    terminal = Terminal(given["verbose"], given["quiet"], given["as_json"])
-    evaluation = set_up(model, data, compared, read_metrics(metrics), terminal, given)
-    labels = [each.label for each in compared]
-    reference = given["reference"] or (bases[0].label if bases[0].label in labels else labels[0])
-    report = run(evaluation, terminal, given | {"reference": reference})
+    terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
+    evaluation = set_up(model, data, compared, read_metrics(metrics), terminal, flags)
+    labels = [variant.label for variant in compared]
+    reference = flags["reference"] or (bases[0].label if bases[0].label in labels else labels[0])
+    report = run(evaluation, terminal, flags | {"reference": reference})
     findings = row.findings(report, bases[0], chosen)
     finish(report, terminal, title=f"Study of {name} on {evaluation.explainer.name}", findings=findings)

@@ -63,4 +63,4 @@ def read_areas(path: Path) -> Array:
     return np.where(values == 0, UNLABELLED, values - 1)
 
 
-LAYOUT = Layout("ade20k", "images/ and annotations/ with PNG masks", "a class a pixel", detect, load)
+LAYOUT = Layout("ade20k", "images/ and annotations/ with PNG masks", "class of every pixel", detect, load)

@@ -74,4 +74,4 @@ def _json_rows(table: Path) -> dict[str, str]:
     return {str(file): "" if label is None else str(label) for file, label in document.items()}
 
 
-LAYOUT = Layout("folder", "images with labels.csv, labels.json or a folder a class", "label", detect, load)
+LAYOUT = Layout("folder", "images with labels.csv, labels.json or one folder per class", "label", detect, load)

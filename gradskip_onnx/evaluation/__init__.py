@@ -1,4 +1,4 @@
-"""Methods compared on a dataset: resumable runs, a table with intervals, a page to look at."""
+"""Compares methods on a dataset: resumable runs, a table with intervals, an HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From entries to cases: an image as the model takes it, the class explained, and the ground truth for that class."""
+"""Turns dataset entries into cases: the preprocessed image, the class to explain and its ground truth."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from gradskip_onnx.types import Array
 from .forward import Forward
 from .truth import areas_of, boxes_of, mask_of, shown_classes
 
-MOST_PATCHES = 32  # a side: tokens finer than that are removed by the square, or nothing would change
+MOST_PATCHES = 32  # per side; finer tokens are removed in larger squares, because a single one changes nothing
 TARGETS = ("predicted", "label")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One image and class."""
+    """One image and one class to explain in it."""
 
     sample: Sample
-    score: Score  # of the class, as metrics ask for it; remembers what does not depend on the method
+    score: Score  # probability of the class for a batch of images; caches what does not depend on the method
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """An entry read: its cases, or why there are none."""
+class PreparedEntry:
+    """An entry with its cases, or with the reason why it has none: it is excluded, or could not be read."""
 
     entry: Entry
     cases: tuple[Case, ...] = ()
@@ -44,30 +44,30 @@ class Prepared:
 
 
 def resolve_labels(dataset: Dataset, explainer: Explainer, *, required: bool) -> tuple[dict[str, int], list[str]]:
-    """Class index by entry, and warnings; a name that the model does not know is an error only if labels are needed."""
+    """Class index by entry id, and warnings; a label that the model does not know raises only if `required`."""
     found: dict[str, int] = {}
-    lost: dict[str | int, str] = {}
-    known: dict[str | int, int] = {}
+    unknown: dict[str | int, str] = {}  # label -> why it has no index
+    indices: dict[str | int, int] = {}  # label -> class index
     for entry in dataset.entries:
-        if entry.label is None or entry.label in lost:
+        if entry.label is None or entry.label in unknown:
             continue
-        if entry.label not in known:
+        if entry.label not in indices:
             try:
-                known[entry.label] = find_class(entry.label, explainer.labels, explainer.architecture.classes) or 0
+                indices[entry.label] = find_class(entry.label, explainer.labels, explainer.architecture.classes) or 0
             except InputError as error:
                 if required:
                     raise InputError(f"{entry.id}: {error}") from None
-                lost[entry.label] = str(error)
+                unknown[entry.label] = str(error)
                 continue
-        found[entry.id] = known[entry.label]
+        found[entry.id] = indices[entry.label]
     if required and not found and all(entry.areas is None for entry in dataset.entries):
         raise InputError(f"{dataset.where}: no image has a label, but the class of the label is to be explained")
-    first = next(iter(lost.values()), "")
-    return found, [f"{len(lost)} labels of the dataset are unused: {first}"] if lost else []
+    first = next(iter(unknown.values()), "")
+    return found, [f"{len(unknown)} labels of the dataset are unused: {first}"] if unknown else []
 
 
 def patch_side(explainer: Explainer) -> int:
-    """Side of the feature removed as one, in pixels."""
+    """Side, in pixels, of the squares that metrics remove: a token, or several where tokens are very small."""
     height = explainer.architecture.input_dims.height
     side = max(1, height // explainer.architecture.grid.rows)
     while height // side > MOST_PATCHES:
@@ -76,26 +76,26 @@ def patch_side(explainer: Explainer) -> int:
 
 
 def seed_of(identity: str) -> int:
-    """The seed of everything random about an image; nothing but its id decides it."""
+    """The seed of everything random about an image; it depends on the id of the image only."""
     return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4], "big")
 
 
 def prepare_group(
     entries: Sequence[Entry], explainer: Explainer, forward: Forward, labels: Mapping[str, int], target: str
-) -> list[Prepared]:
-    """Read, prepare and classify a group of images; one that cannot be read fails alone."""
-    read = [attempt(lambda each: prepare(each.read(), explainer.preprocess), entry) for entry in entries]
-    arrays = [each[0] for each in read if not isinstance(each, GradskipError)]
+) -> list[PreparedEntry]:
+    """Read, preprocess and classify a group of images; one that cannot be read does not stop the others."""
+    inputs = [attempt(lambda one: prepare(one.read(), explainer.preprocess), entry) for entry in entries]
+    arrays = [item[0] for item in inputs if not isinstance(item, GradskipError)]
     logits = iter(forward.logits(np.stack(arrays)) if arrays else ())
     found = []
-    for entry, each in zip(entries, read, strict=True):
-        if isinstance(each, GradskipError):
-            found.append(Prepared(entry, error=str(each)))
+    for entry, item in zip(entries, inputs, strict=True):
+        if isinstance(item, GradskipError):
+            found.append(PreparedEntry(entry, error=str(item)))
             continue
         try:
-            found.append(_cases(entry, explainer, forward, *each, next(logits), labels.get(entry.id), target))
+            found.append(_cases(entry, explainer, forward, *item, next(logits), labels.get(entry.id), target))
         except InputError as error:
-            found.append(Prepared(entry, error=str(error)))
+            found.append(PreparedEntry(entry, error=str(error)))
     return found
 
 
@@ -108,32 +108,32 @@ def _cases(
     logits: Array,
     label: int | None,
     target: str,
-) -> Prepared:
+) -> PreparedEntry:
     size = (image.shape[1], image.shape[2])
     areas = areas_of(entry, label, geometry, size)
     targets = _targets(task_of(explainer.architecture), logits, label, target, areas)
     if isinstance(targets, str):
-        return Prepared(entry, excluded=targets)
-    made = [
+        return PreparedEntry(entry, excluded=targets)
+    samples = [
         Sample(
             id=entry.id,
             image=image,
-            target=each,
+            target=index,
             label=label,
-            boxes=boxes_of(entry, label, each, geometry, size),
-            mask=mask_of(areas, each),
+            boxes=boxes_of(entry, label, index, geometry, size),
+            mask=mask_of(areas, index),
             mean=explainer.preprocess.mean,
             std=explainer.preprocess.std,
             patch=patch_side(explainer),
             seed=seed_of(entry.id),
         )
-        for each in targets
+        for index in targets
     ]
-    return Prepared(entry, tuple(Case(sample, forward.score(logits, sample.target)) for sample in made))
+    return PreparedEntry(entry, tuple(Case(sample, forward.score(logits, sample.target)) for sample in samples))
 
 
 def _targets(task: Task, logits: Array, label: int | None, target: str, areas: Array | None) -> list[int] | str:
-    """The classes to explain, or why there are none."""
+    """The classes to explain, or the reason why there are none."""
     if target == "predicted":
         return [int(task.predicted(logits[None])[0])]
     return TRUE_CLASSES[task.name](logits, label, areas)

@@ -1,4 +1,4 @@
-"""Mean curves as inline SVG: one line a method, readable without a script and in any browser."""
+"""Charts of mean curves, one line per method, as inline SVG that needs no script."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .gather import Curve
 
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 38
-# Okabe and Ito's colours, which stay apart for every eye; a second round is dashed, a third dotted.
+# The colours of Okabe and Ito, distinct for every kind of colour vision; after 8 methods they repeat dashed.
 INKS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a7b00")
 DASHES = ("", "7 4", "2 3", "9 3 2 3")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One method in a chart: the same ink everywhere on the page."""
+    """The curve of one method; its colour and dashes are the same in every chart of the page."""
 
     method: str
     ink: str
@@ -38,7 +38,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Everything the template needs to draw one figure."""
+    """Everything the template needs to draw one chart."""
 
     title: str
     x_title: str
@@ -62,12 +62,12 @@ TITLES: dict[str, tuple[str, str, str]] = {
 
 
 def style(at: int) -> tuple[str, str]:
-    """Ink and dash of the at-th method."""
+    """Colour and dash pattern of method number `at`."""
     return INKS[at % len(INKS)], DASHES[at // len(INKS) % len(DASHES)]
 
 
 def chart(measure: str, kind: str, curves: Mapping[str, Curve], methods: tuple[str, ...]) -> Chart:
-    """The curves of several methods in one frame."""
+    """A chart with the curves of several methods."""
     title, x_title, y_title = TITLES.get(kind, (kind, "", ""))
     options = measure[measure.index("[") :] if "[" in measure else ""
     heights = np.concatenate([curve.y for curve in curves.values()])
@@ -102,7 +102,7 @@ def _points(curve: Curve, low: float, high: float) -> str:
 
 
 def _steps(low: float, high: float) -> list[float]:
-    """Round numbers that cover the range: four to seven of them."""
+    """Four to seven round numbers that cover the range."""
     raw = (high - low) / 5
     size = 10.0 ** np.floor(np.log10(raw))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= raw)

@@ -1,4 +1,4 @@
-"""What is measured: the table of every metric, of whatever kind, and the measurements they read their numbers off."""
+"""The table of all metrics, of every kind, and the measurements that they share."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ EVERY_METRIC: Mapping[str, Row] = {**METRICS, RANDOMISATION.name: RANDOMISATION,
 
 
 def find_metric(name: str) -> Row:
-    """A row of the table of every metric."""
+    """The metric of that name; raises InputError for an unknown name."""
     if name not in EVERY_METRIC:
         raise InputError(f"unknown metric {name!r}; known: {', '.join(EVERY_METRIC)}")
     return EVERY_METRIC[name]
 
 
 def choose_metric(name: str, **options: Any) -> Choice[Row]:
-    """A metric of any kind by its name; unknown names, options and values are refused."""
+    """A metric of any kind with its options; raises InputError for an unknown name, option or value."""
     return Choice.of(find_metric(name), options)
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement(Generic[M]):
-    """What is done for an image, or some, and a method; several metrics may read their numbers off one measurement."""
+    """A measure function with its options; several metrics may take their numbers from one measurement."""
 
     name: str
     choice: Choice[M]
 
     @property
     def label(self) -> str:
-        """Its name and the options that differ from the defaults."""
+        """Name, and the options that differ from the defaults."""
         return self.name + self.choice.label.removeprefix(self.choice.row.name)
 
     @property
@@ -49,7 +49,7 @@ class Measurement(Generic[M]):
 
 
 def measurements(metrics: Sequence[Choice[M]]) -> tuple[Measurement[M], ...]:
-    """Each measurement that the metrics need, once."""
+    """The measurements that the metrics need, without duplicates."""
     found: dict[tuple[str, Any], Measurement[M]] = {}
     for choice in metrics:
         found.setdefault(_identity(choice), Measurement(choice.row.measure.__name__, choice))
@@ -57,8 +57,8 @@ def measurements(metrics: Sequence[Choice[M]]) -> tuple[Measurement[M], ...]:
 
 
 def measurement_of(choice: Choice[Any], among: Sequence[Measurement[Any]]) -> Measurement[Any]:
-    """The measurement that a metric reads."""
-    return next(each for each in among if _identity(each.choice) == _identity(choice))
+    """The measurement that a metric takes its numbers from."""
+    return next(one for one in among if _identity(one.choice) == _identity(choice))
 
 
 def _identity(choice: Choice[Any]) -> tuple[str, Any]:

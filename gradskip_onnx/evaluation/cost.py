@@ -1,4 +1,4 @@
-"""What a map costs: passes as the method says, and the FLOPs of the graphs that really run, node by node."""
+"""The cost of a map: passes as stated by the method, and FLOPs counted in the graphs that run."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class Price:
 
     forwards: int
     backwards: int
-    giga: float | None = None  # products only, two a multiply-accumulate, as papers count; None: not asked for
-    elementwise: float | None = None  # everything else
+    giga: float | None = None  # products only, 2 FLOPs per multiply-accumulate, as in papers; None: not measured
+    elementwise: float | None = None  # GFLOPs of all other operators
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NoOptions:
-    """Nothing to choose."""
+    """The options of a metric that has none."""
 
 
 def gflops(explainer: Explainer, methods: Sequence[MethodChoice], score: str) -> list[Mapping[str, float]]:
-    """Of a map by each method: F forward passes, and B times what a backward pass adds to one."""
-    plain = _of(explainer, PassRequest(Needs()))
+    """GFLOPs of one map by each method: F forward + B (whole - forward), for F forward and B backward passes."""
+    forward = _graph_gflops(explainer, PassRequest(Needs()))
     found: list[Mapping[str, float]] = []
     for method in methods:
-        whole, cost = _of(explainer, method.request(explainer.architecture, score)), method.cost
+        whole, cost = _graph_gflops(explainer, method.request(explainer.architecture, score)), method.cost
         backwards = cost.backwards / cost.at_once
-        found.append({name: cost.forwards * plain[name] + backwards * (whole[name] - plain[name]) for name in plain})
+        found.append({key: cost.forwards * forward[key] + backwards * (whole[key] - forward[key]) for key in forward})
     return found
 
 
@@ -60,7 +60,7 @@ def prices(
     metrics: Sequence[Choice[MethodMetric]],
     ledger: Ledger,
 ) -> dict[str, Price]:
-    """The price of each method's map by this model; what the ledger holds is not measured again."""
+    """The price of a map by each method label; numbers in the ledger are not measured again."""
     numbers: dict[str, dict[str, float]] = {method.label: {} for method in methods}
     for metric in metrics:
         keys = {key_of(_facts(explainer, method, score, metric)): method for method in methods}
@@ -79,7 +79,7 @@ def prices(
 
 
 def _facts(explainer: Explainer, method: MethodChoice, score: str, metric: Choice[MethodMetric]) -> dict[str, object]:
-    """What a number of a method depends on."""
+    """Everything that a number of a method depends on, for its key."""
     return {
         "version": __version__,
         "model": explainer.sha256,
@@ -91,8 +91,8 @@ def _facts(explainer: Explainer, method: MethodChoice, score: str, metric: Choic
     }
 
 
-def _of(explainer: Explainer, request: PassRequest) -> dict[str, float]:
-    """GFLOPs of products and of everything else, of the graph of a request."""
+def _graph_gflops(explainer: Explainer, request: PassRequest) -> dict[str, float]:
+    """GFLOPs of products and of all other operators in the graph of a request."""
     model = explainer.model
     plan = build_plan(model.source, model.reading, request.needs, score=request.score, rules=request.rules)
     counted = of_plan(plan, explainer.architecture)

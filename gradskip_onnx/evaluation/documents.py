@@ -1,4 +1,4 @@
-"""results.csv and results.json: the table for spreadsheets, and everything for programs."""
+"""The contents of results.csv, the table, and of results.json, everything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def as_csv(summary: Summary) -> bytes:
-    """A line for each method and metric."""
+    """The table as CSV, one line per method and metric."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -38,7 +38,7 @@ def as_csv(summary: Summary) -> bytes:
 
 
 def _safe(text: str) -> str:
-    """A spreadsheet must not take a name for a formula."""
+    """The text with a quote in front if a spreadsheet would read it as a formula."""
     return f"'{text}" if text[:1] in tuple("=+-@\t\r") else text
 
 

@@ -1,4 +1,4 @@
-"""The calls: set an evaluation up, run it into a folder, write what came out."""
+"""The functions of an evaluation: `set_up`, `evaluate` into a folder, `write` the report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """What an evaluation came to, and its files."""
+    """The results of an evaluation."""
 
     evaluation: Evaluation
     summary: Summary
@@ -45,7 +45,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """What a study says beyond the table: notes and charts for the page, a document for programs."""
+    """What a study adds to a report: notes and charts for the page, fields for results.json."""
 
     notes: tuple[Note, ...] = ()
     charts: tuple[Chart, ...] = ()
@@ -64,7 +64,7 @@ def set_up(
     pictures: int = 8,
     retry: bool = False,
 ) -> tuple[Evaluation, list[str]]:
-    """An evaluation and warnings; methods that cannot explain the model are left out."""
+    """An evaluation, and warnings; methods that cannot explain the model are left out."""
     if target not in TARGETS:
         raise InputError(f"target: got {target!r}, allowed: {', '.join(TARGETS)}")
     labels, warnings = resolve_labels(dataset, explainer, required=target == "label")
@@ -98,23 +98,26 @@ def evaluate(
     resamples: int = RESAMPLES,
     step: Step = lambda _: None,
 ) -> Report:
-    """Measure what the folder does not hold yet, and sum up; `reference` is a method's label (else the first)."""
+    """Measure what is missing in the folder and summarise; `reference` is a method label (default: the first).
+
+    `step(text)` is called `evaluation.steps` times, for a progress bar.
+    """
     labels = [method.label for method in evaluation.methods]
-    chosen = reference or labels[0]
-    if chosen not in labels:
-        raise InputError(f"reference {chosen!r} is not among the methods: {', '.join(labels)}")
+    compared_to = reference or labels[0]
+    if compared_to not in labels:
+        raise InputError(f"reference {compared_to!r} is not among the methods: {', '.join(labels)}")
     Folder(folder).open()
     run = Run.open(evaluation, folder)
     run.go(step)
-    everything = gather(run.ledger, run.wanted)
-    summary = summarise(evaluation, everything, folder, chosen, resamples)
-    cost = prices(evaluation.explainer, evaluation.methods, evaluation.score, evaluation.of_methods, run.ledger)
+    everything = gather(run.ledger, run.keys)
+    summary = summarise(evaluation, everything, folder, compared_to, resamples)
+    cost = prices(evaluation.explainer, evaluation.methods, evaluation.score, evaluation.method_metrics, run.ledger)
     document = as_document(evaluation, summary, cost)
     return Report(evaluation, summary, cost, everything, document, run)
 
 
 def write(report: Report, *, title: str, command: str = "", findings: Findings | None = None) -> tuple[Path, ...]:
-    """results.csv, results.json and report.html, each whole or not at all."""
+    """Write results.csv, results.json and report.html, each completely or not at all, and return their paths."""
     found = findings or Findings()
     page = render(
         report.run,

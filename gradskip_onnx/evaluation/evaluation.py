@@ -1,4 +1,4 @@
-"""What is to be evaluated: a model, images, methods and metrics, and what each result depends on."""
+"""The settings of an evaluation: model, images, methods and metrics, and what each result depends on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .metric_kinds import GroupMetric, MethodMetric
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """What is to be evaluated, and how."""
+    """The settings of an evaluation; `labels` are class indices by entry id."""
 
     explainer: Explainer
     dataset: Dataset
@@ -34,36 +34,36 @@ class Evaluation:
 
     @property
     def steps(self) -> int:
-        """How often the progress is told."""
-        return len(self.methods) * (len(self.dataset.entries) + len(self.together))
+        """How often `step` is called in a full run."""
+        return len(self.methods) * (len(self.dataset.entries) + len(self.group_measurements))
 
     @property
     def columns(self) -> tuple[Choice[Metric], ...]:
-        """The metrics that have a number for each image."""
+        """The metrics with a number per image: the columns of the table."""
         return tuple(choice for choice in self.metrics if isinstance(choice.row, Metric))
 
     @property
-    def of_methods(self) -> tuple[Choice[MethodMetric], ...]:
-        """The metrics of the methods themselves, whatever the images."""
+    def method_metrics(self) -> tuple[Choice[MethodMetric], ...]:
+        """The metrics that depend on the method and the model only, not on images."""
         return tuple(choice for choice in self.metrics if isinstance(choice.row, MethodMetric))
 
     @property
-    def alone(self) -> tuple[Measurement[ImageMetric], ...]:
-        """What is measured image by image."""
+    def image_measurements(self) -> tuple[Measurement[ImageMetric], ...]:
+        """The measurements made on one image at a time."""
         return measurements([choice for choice in self.metrics if isinstance(choice.row, ImageMetric)])
 
     @property
-    def together(self) -> tuple[Measurement[GroupMetric], ...]:
-        """What is measured on some images together."""
+    def group_measurements(self) -> tuple[Measurement[GroupMetric], ...]:
+        """The measurements made on several images together."""
         return measurements([choice for choice in self.metrics if isinstance(choice.row, GroupMetric)])
 
     @property
     def shown(self) -> tuple[Entry, ...]:
-        """The entries in the picture grid, spread evenly."""
+        """The entries in the picture grid of the page, spread evenly over the dataset."""
         return spread(self.dataset.entries, self.pictures)
 
     def facts(self, entry: Entry, digest: str, method: MethodChoice | None = None) -> dict[str, Any]:
-        """What a result about an image depends on."""
+        """Everything that a result about an image depends on; without `method`, what its picture depends on."""
         explainer = self.explainer
         found = {
             "version": __version__,
@@ -79,10 +79,11 @@ class Evaluation:
 
 
 def preparation(preprocess: Preprocess) -> dict[str, Any]:
-    """The settings, without the note where they came from."""
+    """The preprocessing settings without `source`, which does not change results."""
     return {name: value for name, value in preprocess.as_dict().items() if name != "source"}
 
 
 def spread(entries: Sequence[Entry], count: int) -> tuple[Entry, ...]:
-    some = min(count, len(entries))
-    return tuple(entries[at * len(entries) // some] for at in range(some))
+    """At most `count` entries, spread evenly."""
+    number = min(count, len(entries))
+    return tuple(entries[at * len(entries) // number] for at in range(number))

@@ -1,4 +1,4 @@
-"""Maps of a group of images by one method, in one pass if possible; an image that fails takes no other with it."""
+"""Explains a group of images by one method, in one pass if possible; an image that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gradskip_onnx.types import Array
 def explain_group(
     explainer: Explainer, method: MethodChoice, images: Array, targets: Sequence[int], score: str
 ) -> list[Explanation | GradskipError]:
-    """An explanation or the reason why there is none, for each of (B, C, H, W)."""
+    """An explanation or an error for each image of the batch (B, channels, H, W)."""
 
-    def run(some: Sequence[tuple[Array, int]]) -> list[Explanation]:
-        values, classes = np.stack([image for image, _ in some]), [target for _, target in some]
+    def run(batch: Sequence[tuple[Array, int]]) -> list[Explanation]:
+        values, classes = np.stack([image for image, _ in batch]), [target for _, target in batch]
         found: list[Explanation] = explainer.explain(
             values, classes, method=method.row.name, score=score, **method.settings
         )

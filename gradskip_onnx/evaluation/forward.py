@@ -1,4 +1,4 @@
-"""The plain model: logits of preprocessed images, and the probability of a class that metrics ask for."""
+"""Runs the model alone: logits of preprocessed images, and the class probability that metrics call."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from gradskip_onnx.types import Array, Needs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forward:
-    """A model asked for its logits and nothing else."""
+    """The forward pass of a model, without gradients."""
 
     explainer: Explainer
 
     def logits(self, images: Array) -> Array:
-        """(B, classes) or (B, classes, h, w)."""
+        """Logits of images (B, channels, H, W): (B, classes), for segmentation (B, classes, h, w)."""
         traces = self.explainer.model.run(images, [None] * len(images), None, PassRequest(Needs()))
         return np.stack([trace.logits for trace in traces])
 
     def score(self, clean: Array, target: int) -> Remembering:
-        """Probability of a class; for segmentation its mean over the pixels that `clean` logits give to the class."""
+        """A function from images to the probability of a class.
+
+        In segmentation: its mean over the pixels to which `clean`, the logits of the intact image, assign the class.
+        """
         task = task_of(self.explainer.architecture)
         weights = task.explained(clean, target, None)
 

@@ -1,4 +1,4 @@
-"""The lines of an evaluation read back: what each method and measurement came to, image by image."""
+"""Reads the ledger of an evaluation back: the results of each method and measurement, image by image."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Place = tuple[str, int | None]  # image and class
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """The mean course of a measurement."""
+    """The mean curve of a measurement over `count` cases."""
 
     x: Array
     y: Array
@@ -28,14 +28,15 @@ class Curve:
 
 @dataclass(slots=True, eq=False)
 class Gathered:
-    """One method and measurement; of curves only the sums are kept."""
+    """The results of one method and measurement; curves are kept as running sums only."""
 
     results: dict[Place, Measured] = field(default_factory=dict)
     checks: dict[Place, Mapping[str, float]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     sums: dict[str, tuple[Array, Array, int]] = field(default_factory=dict)  # kind -> x, sum of y, count
 
-    def take(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Add one line of the ledger."""
         image = record["image"]
         if record.get("error"):
             self.failed[image] = record["error"]
@@ -57,18 +58,18 @@ class Gathered:
 Everything = dict[tuple[str, str], Gathered]  # by method and measurement
 
 
-def gather(ledger: Ledger, wanted: set[str]) -> Everything:
-    """The lines with these keys; of two with the same key the later one counts."""
-    last = {record["key"]: number for number, record in enumerate(ledger.records()) if record["key"] in wanted}
+def gather(ledger: Ledger, keys: set[str]) -> Everything:
+    """The results with these keys; of two lines with the same key the later one counts."""
+    last = {record["key"]: number for number, record in enumerate(ledger.records()) if record["key"] in keys}
     found: Everything = {}
     for number, record in enumerate(ledger.records()):
         if last.get(record["key"]) == number:
-            found.setdefault((record["method"], record["measure"]), Gathered()).take(record)
+            found.setdefault((record["method"], record["measure"]), Gathered()).add(record)
     return found
 
 
 def places(many: Iterable[Gathered], images: Iterable[str]) -> list[Place]:
-    """Every image and class that any of them has a result for, in the order of the dataset."""
+    """The images and classes for which any of `many` has a result, in the order of the dataset."""
     order = {image: at for at, image in enumerate(images)}
-    seen = {place for each in many for place in each.results}
-    return sorted(seen, key=lambda place: (order[place[0]], -1 if place[1] is None else place[1]))
+    found = {place for gathered in many for place in gathered.results}
+    return sorted(found, key=lambda place: (order[place[0]], -1 if place[1] is None else place[1]))

@@ -1,4 +1,4 @@
-"""The two kinds of metric that are not measured image by image: over several images together, and of a method."""
+"""The two kinds of metric that are not measured per image: on a group of images, and on a method."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from gradskip_onnx.types import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetric(Metric):
-    """Measured on some images together; its options say on how many, as `images`.
+    """A metric measured on several images together; its option `images` says on how many.
 
-    `measure(explainer, method, images, targets, score, options)` takes (B, channels, H, W) and a class for each.
+    `measure(explainer, method, images, targets, score, options)` takes images (B, channels, H, W) and B classes, and
+    returns one `Measured` per image.
     """
 
     measure: Callable[[Explainer, MethodChoice, Array, Sequence[int], str, Any], list[Measured]]
@@ -25,6 +26,6 @@ class GroupMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodMetric(Row):
-    """A property of a method on a model, whatever the images: `measure(explainer, methods, score)`, numbers of each."""
+    """A metric of a method on a model, without images: `measure(explainer, methods, score)` has numbers per method."""
 
     measure: Callable[[Explainer, Sequence[MethodChoice], str], list[Mapping[str, float]]]

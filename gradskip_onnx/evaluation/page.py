@@ -1,4 +1,4 @@
-"""report.html: the table, the curves and a grid of pictures in one file that needs nothing else."""
+"""Renders report.html: the table, the curves and a grid of pictures in one self-contained file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .run import Run
 from .summary import Summary
 
 TEMPLATE = "report.html"
-MOST_FAILURES = 50  # listed; results.json has them all
+MOST_FAILURES = 50  # on the page; results.json lists them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Shown:
     name: str
     label: str
     image: str
-    maps: tuple[str | None, ...]  # one a method; None where it failed
+    maps: tuple[str | None, ...]  # one per method; None where it failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def render(
     notes: Sequence[Note] = (),
     charts: Sequence[Chart] = (),
 ) -> bytes:
-    """The page; jinja2 escapes every text."""
+    """The HTML of the page; jinja2 escapes every text."""
     jinja2 = import_optional("jinja2")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -79,11 +79,12 @@ def render(
 
 def _facts(evaluation: Evaluation, summary: Summary) -> list[tuple[str, str]]:
     explainer, dataset = evaluation.explainer, evaluation.dataset
-    read, preprocess = explainer.architecture, explainer.preprocess
+    architecture, preprocess = explainer.architecture, explainer.preprocess
+    counts = f"{len(architecture.blocks)} blocks, {architecture.classes} classes"
     height, width = preprocess.size
     explained = {"predicted": "the predicted class", "label": "the class of the label"}[evaluation.target]
     return [
-        ("model", f"{explainer.name} ({read.task}, {len(read.blocks)} blocks, {read.classes} classes)"),
+        ("model", f"{explainer.name} ({architecture.task}, {counts})"),
         ("sha256", explainer.sha256),
         ("data", f"{dataset.where} ({dataset.layout}, {summary.images} images)"),
         ("explained", f"{explained}, by its {evaluation.score}"),
@@ -96,7 +97,7 @@ def _triple(values: Sequence[float]) -> str:
 
 
 def _shown(run: Run) -> list[Shown]:
-    """The picture grid; a picture that is missing is a map that failed."""
+    """The rows of the picture grid; a missing picture means that the map failed."""
     evaluation, found = run.evaluation, []
     for entry in evaluation.shown:
         digest = entry.digest()
@@ -106,14 +107,14 @@ def _shown(run: Run) -> list[Shown]:
         paths = [run.pictures.path(evaluation.facts(entry, digest, method)) for method in evaluation.methods]
         label = evaluation.labels.get(entry.id)
         names = evaluation.explainer.labels
-        known = "" if label is None else names[label].split(",")[0] if label < len(names) else f"class {label}"
+        text = "" if label is None else names[label].split(",")[0] if label < len(names) else f"class {label}"
         maps = tuple(data_uri(path) if path.exists() else None for path in paths)
-        found.append(Shown(entry.id, known, data_uri(image), maps))
+        found.append(Shown(entry.id, text, data_uri(image), maps))
     return found
 
 
 def number(value: float | None) -> str:
-    """Three digits are more than the intervals allow."""
+    """A value with three decimals, which is finer than the intervals; above 100 without any."""
     if value is None:
         return "–"
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""Small pictures for the page: what the model saw, and each map over it; kept as files, so that a run can go on."""
+"""Small pictures for the page, the model input and each map over it; stored as files, so that a run can resume."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDER = "pictures"
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """The folder of the pictures; a name stands for everything a picture depends on."""
+    """The folder of the pictures; file names are keys of everything a picture depends on."""
 
     folder: Path
 
@@ -40,19 +40,19 @@ class Pictures:
             raise InputError(f"output {path}: cannot be written ({error.strerror or error})") from None
 
 
-def shrunk(image: Array, preprocess: Preprocess) -> Image.Image:
-    """The model's input (3, H, W) as a picture."""
+def thumbnail(image: Array, preprocess: Preprocess) -> Image.Image:
+    """The model input (3, H, W) as a picture of SIDE pixels."""
     picture = denormalise(image, preprocess)
     factor = SIDE / max(picture.size)
     return picture.resize((round(picture.width * factor), round(picture.height * factor)), Image.Resampling.LANCZOS)
 
 
-def covered(image: Array, values: Array, preprocess: Preprocess) -> Image.Image:
-    """The same with a map over it."""
-    picture = shrunk(image, preprocess)
+def map_thumbnail(image: Array, values: Array, preprocess: Preprocess) -> Image.Image:
+    """The thumbnail with a map (H, W) over it."""
+    picture = thumbnail(image, preprocess)
     return overlay(picture, resample(values, picture.size))
 
 
 def data_uri(path: Path) -> str:
-    """A picture inside a page."""
+    """A picture file as a data URI, to embed it in the page."""
     return "data:image/jpeg;base64," + base64.b64encode(path.read_bytes()).decode()

@@ -1,4 +1,4 @@
-"""The parameter-randomisation check of one method: how alike its maps stay while the weights become random."""
+"""The parameter randomisation check: how similar the maps of a method stay as weights are replaced by random ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .metric_kinds import GroupMetric
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the weights fall, and for how many images."""
+    """Order and seed of the randomisation, and the number of images."""
 
     images: int = option(8, "images of the dataset that are explained again at every stage", low=1, high=100_000)
     mode: str = option("cascading", "stages stay random, or are put back", choices=("cascading", "independent"))
@@ -34,16 +34,16 @@ class Options:
 def by_stages(
     explainer: Explainer, method: MethodChoice, images: Array, targets: Sequence[int], score: str, options: Options
 ) -> list[Measured]:
-    """The check for some images (B, C, H, W): means over the stages, the last stage, and the course."""
+    """Similarities for images (B, channels, H, W): the mean over the stages, the last stage, and the curve."""
     forward = build_plan(explainer.model.source, explainer.model.reading, Needs())
     originals = {tensor.name for tensor in forward.model.graph.initializer}
 
     def explain(model: onnx.ModelProto) -> list[Array]:
         found = explain_group(_with_weights(explainer, model, originals), method, images, targets, score)
-        failed = next((each for each in found if isinstance(each, Exception)), None)
-        if failed is not None:
-            raise failed
-        return [each.map for each in found if not isinstance(each, Exception)]
+        failure = next((result for result in found if isinstance(result, Exception)), None)
+        if failure is not None:
+            raise failure
+        return [result.map for result in found if not isinstance(result, Exception)]
 
     mode: Any = options.mode
     steps = sanity_check(
@@ -62,7 +62,7 @@ def by_stages(
 
 
 def _with_weights(explainer: Explainer, model: onnx.ModelProto, names: set[str]) -> Explainer:
-    """The same reading of the same graph, with the weights of `model`: what was proven is about the graph."""
+    """The explainer with the weights of `model`; the proofs, which are about the graph, stay valid."""
     stored = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name in names}
     graph = explainer.model.reading.graph.copy()
     tensors = graph.tensors()

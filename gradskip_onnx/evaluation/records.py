@@ -1,4 +1,4 @@
-"""The records of results.jsonl: what was measured for one class of an image, and back."""
+"""Converts what was measured for one class of an image to a record of results.jsonl, and back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from gradskip_onnx.metrics import Measured
 
 NAME = "results.jsonl"
-DECIMALS = 5  # of curves, which are drawn; areas and all other numbers keep every digit
+DECIMALS = 5  # of curves, which are only drawn; all other numbers keep every digit
 
 
 def case_document(target: int, measured: Measured, checks: Mapping[str, float]) -> dict[str, Any]:
-    """What was measured for one class of an image."""
+    """The record of one class of an image."""
     curves = {name: np.round(curve, DECIMALS).tolist() for name, curve in measured.curves.items()}
     return {
         "target": target,
@@ -26,5 +26,5 @@ def case_document(target: int, measured: Measured, checks: Mapping[str, float]) 
 
 
 def measured_of(case: Mapping[str, Any]) -> Measured:
-    """The inverse, without the curves."""
+    """The measurement in a record, without its curves."""
     return Measured(case["numbers"], excluded=case["excluded"])

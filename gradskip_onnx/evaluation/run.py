@@ -1,4 +1,4 @@
-"""The loop of an evaluation: groups of images, every method on the same group, what is missing is measured."""
+"""The loop of an evaluation: every method on each group of images, measuring what the ledger lacks."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from gradskip_onnx.metrics import ImageMetric, Measured, Saliency, measure
 from gradskip_onnx.pipeline.batch import in_batches
 from gradskip_onnx.pipeline.ledger import Ledger, key_of
 
-from .cases import Case, Prepared, prepare_group
+from .cases import Case, PreparedEntry, prepare_group
 from .choices import Measurement
 from .evaluation import Evaluation, spread
 from .explain import explain_group
 from .forward import Forward
 from .metric_kinds import GroupMetric
-from .pictures import Pictures, covered, shrunk
+from .pictures import Pictures, map_thumbnail, thumbnail
 from .records import NAME, case_document
 
-OPEN_BYTES = 2 << 30  # of models in sessions at a time: more methods than fit take turns
-MOST_OPEN = 6  # methods with sessions at a time: the activations of each take more room than a small model
+OPEN_BYTES = 2 << 30  # weights in open sessions; if the sessions of all methods need more, methods take turns
+MOST_OPEN = 6  # methods with open sessions, because activations may take more memory than a small model
 TIMES = "timings.jsonl"
 Step = Callable[[str], None]
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One run into a folder; `wanted` are the keys of its results, whoever measured them."""
+    """One run into a folder; `keys` are those of all its results, also of results measured by earlier runs."""
 
     evaluation: Evaluation
     folder: Path
     ledger: Ledger
     pictures: Pictures
     shown: set[str]  # ids of the images in the picture grid
-    wanted: set[str] = field(default_factory=set)
-    digests: dict[str, str] = field(default_factory=dict)  # of the images, by their ids
+    keys: set[str] = field(default_factory=set)
+    digests: dict[str, str] = field(default_factory=dict)  # of images, by id
 
     @classmethod
     def open(cls, evaluation: Evaluation, folder: Path) -> Run:
@@ -52,53 +52,53 @@ class Run:
         return cls(evaluation, folder, Ledger.open(folder / NAME), Pictures(folder), shown)
 
     def go(self, step: Step) -> None:
-        """Measure everything that is missing; where nothing is, the model is not even read."""
+        """Measure everything that is missing; if nothing is, the model is not read."""
         evaluation = self.evaluation
-        unfinished = [method for method in evaluation.methods if any(self._left(method))]
+        unfinished = [method for method in evaluation.methods if self._is_unfinished(method)]
         for method in evaluation.methods:
             if method not in unfinished:
                 for entry in evaluation.dataset.entries:
                     step(f"{entry.id} {method.label}")
         for methods in self._turns(unfinished):
             for group in in_batches(evaluation.dataset.entries, evaluation.batch):
-                self._group(group, methods, step)
+                self._run_group(group, methods, step)
             evaluation.explainer.close()
-        for measurement in evaluation.together:
+        for measurement in evaluation.group_measurements:
             for method in evaluation.methods:
-                self._together(method, measurement)
+                self._measure_together(method, measurement)
                 step(method.label)
 
-    def _left(self, method: MethodChoice) -> Iterator[bool]:
-        """For each image, whether anything is left to do."""
-        for entry in self.evaluation.dataset.entries:
-            yield bool(self._missing(entry, method)) or bool(self._undrawn(entry, method))
+    def _is_unfinished(self, method: MethodChoice) -> bool:
+        """Whether a result or a picture of any image is missing."""
+        entries = self.evaluation.dataset.entries
+        return any(self._missing_results(entry, method) or self._missing_pictures(entry, method) for entry in entries)
 
     def _turns(self, methods: Sequence[MethodChoice]) -> Iterator[tuple[MethodChoice, ...]]:
-        """Methods whose sessions fit into memory side by side."""
+        """Yield groups of methods whose sessions fit into memory together."""
         if methods:
             size = max(1, self.evaluation.explainer.model.weight_bytes)
             yield from in_batches(methods, min(MOST_OPEN, max(1, OPEN_BYTES // size)))
 
-    def _group(self, group: Sequence[Entry], methods: Sequence[MethodChoice], step: Step) -> None:
-        """Every method on a few images; where anything is missing, the group runs as a whole, as it would have."""
-        ready: list[Prepared] = []
+    def _run_group(self, group: Sequence[Entry], methods: Sequence[MethodChoice], step: Step) -> None:
+        """Run the methods on a group of images; if anything is missing, the whole group runs, as in a first run."""
+        prepared: list[PreparedEntry] = []
         for method in methods:
-            todo = {entry.id: self._missing(entry, method) for entry in group}
-            drawings = {entry.id: self._undrawn(entry, method) for entry in group}
+            todo = {entry.id: self._missing_results(entry, method) for entry in group}
+            drawings = {entry.id: self._missing_pictures(entry, method) for entry in group}
             if any(todo.values()) or any(drawings.values()):
-                ready = ready or self._prepared(group)
-                self._method(ready, method, todo, drawings, step)
+                prepared = prepared or self._prepare(group)
+                self._run_method(prepared, method, todo, drawings, step)
             else:
                 for entry in group:
                     step(f"{entry.id} {method.label}")
 
-    def _prepared(self, entries: Sequence[Entry]) -> list[Prepared]:
+    def _prepare(self, entries: Sequence[Entry]) -> list[PreparedEntry]:
         evaluation = self.evaluation
         forward = Forward(evaluation.explainer)
         return prepare_group(entries, evaluation.explainer, forward, evaluation.labels, evaluation.target)
 
     def _facts(self, entry: Entry, method: MethodChoice | None) -> dict[str, Any]:
-        """What a result depends on; an image is hashed once in a run."""
+        """Everything that a result depends on; each image is hashed once per run."""
         if entry.id not in self.digests:
             self.digests[entry.id] = entry.digest()
         return self.evaluation.facts(entry, self.digests[entry.id], method)
@@ -107,48 +107,51 @@ class Run:
         facts = self._facts(entry, method)
         return key_of(facts | {"measure": measurement.name, "settings": measurement.settings})
 
-    def _open(self, key: str) -> bool:
-        """Whether a result must be measured; it is wanted in any case."""
-        self.wanted.add(key)
+    def _must_measure(self, key: str) -> bool:
+        """Whether the result of a key is missing; the key becomes one of the run in any case."""
+        self.keys.add(key)
         return self.ledger.lacks(key, retry=self.evaluation.retry)
 
-    def _missing(self, entry: Entry, method: MethodChoice) -> dict[str, Measurement[ImageMetric]]:
-        keys = {self._key(entry, method, each): each for each in self.evaluation.alone}
-        return {key: each for key, each in keys.items() if self._open(key)}
+    def _missing_results(self, entry: Entry, method: MethodChoice) -> dict[str, Measurement[ImageMetric]]:
+        """The measurements still to be made on an image, by key."""
+        measurements = {self._key(entry, method, one): one for one in self.evaluation.image_measurements}
+        return {key: one for key, one in measurements.items() if self._must_measure(key)}
 
-    def _undrawn(self, entry: Entry, method: MethodChoice) -> list[Path]:
-        """Pictures of the page that are not there yet: the image itself, and the map over it."""
+    def _missing_pictures(self, entry: Entry, method: MethodChoice) -> list[Path]:
+        """Paths of the thumbnail and of the map over it, if the page shows the image and one of them is missing."""
         if entry.id not in self.shown:
             return []
         paths = [self.pictures.path(self._facts(entry, which)) for which in (None, method)]
         return paths if not all(path.exists() for path in paths) else []
 
-    def _method(
+    def _run_method(
         self,
-        ready: Sequence[Prepared],
+        prepared: Sequence[PreparedEntry],
         method: MethodChoice,
         todo: Mapping[str, Mapping[str, Measurement[ImageMetric]]],
         drawings: Mapping[str, Sequence[Path]],
         step: Step,
     ) -> None:
-        cases = [case for each in ready for case in each.cases]
+        """Explain the images by one method; write the missing results and pictures."""
+        cases = [case for item in prepared for case in item.cases]
         images = np.stack([case.sample.image for case in cases]) if cases else np.empty(0)
         targets = [case.sample.target for case in cases]
         found = explain_group(self.evaluation.explainer, method, images, targets, self.evaluation.score)
-        self._time(method, found)
-        maps = iter(found)
-        for each in ready:
-            mine = [(case, next(maps)) for case in each.cases]
-            for key, measurement in todo[each.entry.id].items():
-                self._record(each, method, key, measurement.label, partial(self._measured, mine, measurement))
-            self._draw(mine, drawings[each.entry.id])
-            step(f"{each.entry.id} {method.label}")
+        self._record_time(method, found)
+        explanations = iter(found)
+        for item in prepared:
+            explained = [(case, next(explanations)) for case in item.cases]
+            for key, measurement in todo[item.entry.id].items():
+                self._record(item, method, key, measurement.label, partial(self._measure, explained, measurement))
+            self._draw(explained, drawings[item.entry.id])
+            step(f"{item.entry.id} {method.label}")
 
-    def _measured(
-        self, mine: Sequence[tuple[Case, Explanation | GradskipError]], measurement: Measurement[ImageMetric]
+    def _measure(
+        self, explained: Sequence[tuple[Case, Explanation | GradskipError]], measurement: Measurement[ImageMetric]
     ) -> list[dict[str, Any]]:
+        """The records of the cases of an image; raises the error of a case that could not be explained."""
         documents = []
-        for case, found in mine:
+        for case, found in explained:
             if isinstance(found, GradskipError):
                 raise found
             saliency = Saliency(found.map, found.relevance.scores)
@@ -157,62 +160,66 @@ class Run:
         return documents
 
     def _record(
-        self, each: Prepared, method: MethodChoice, key: str, name: str, measured: Callable[[], list[dict[str, Any]]]
+        self, item: PreparedEntry, method: MethodChoice, key: str, name: str, work: Callable[[], list[dict[str, Any]]]
     ) -> None:
-        """One line; a failure is a result too."""
-        record: dict[str, Any] = {"key": key, "image": each.entry.id, "method": method.label, "measure": name}
-        if each.error:
-            self.ledger.append(record | {"error": each.error})
+        """Append the result of `work` to the ledger, or the error it raises."""
+        record: dict[str, Any] = {"key": key, "image": item.entry.id, "method": method.label, "measure": name}
+        if item.error:
+            self.ledger.append(record | {"error": item.error})
             return
         try:
-            self.ledger.append(record | {"cases": measured(), "excluded": each.excluded})
+            self.ledger.append(record | {"cases": work(), "excluded": item.excluded})
         except GradskipError as error:
             self.ledger.append(record | {"error": str(error)})
 
-    def _draw(self, mine: Sequence[tuple[Case, Explanation | GradskipError]], paths: Sequence[Path]) -> None:
-        if not paths or not mine:
+    def _draw(self, explained: Sequence[tuple[Case, Explanation | GradskipError]], paths: Sequence[Path]) -> None:
+        """Save the thumbnail and the map of the first case of an image."""
+        if not paths or not explained:
             return
-        (case, found), preprocess = mine[0], self.evaluation.explainer.preprocess
-        self.pictures.save(paths[0], shrunk(case.sample.image, preprocess))
+        (case, found), preprocess = explained[0], self.evaluation.explainer.preprocess
+        self.pictures.save(paths[0], thumbnail(case.sample.image, preprocess))
         if not isinstance(found, GradskipError):
-            self.pictures.save(paths[1], covered(case.sample.image, found.map, preprocess))
+            self.pictures.save(paths[1], map_thumbnail(case.sample.image, found.map, preprocess))
 
-    def _together(self, method: MethodChoice, measurement: Measurement[GroupMetric]) -> None:
+    def _measure_together(self, method: MethodChoice, measurement: Measurement[GroupMetric]) -> None:
+        """Measure a group of images together, unless all their results are in the ledger."""
         evaluation, metric = self.evaluation, measurement.choice
         entries = spread(evaluation.dataset.entries, metric.options.images)
         keys = {entry.id: self._key(entry, method, measurement) for entry in entries}
-        missing = {identity for identity, key in keys.items() if self._open(key)}
+        missing = {identity for identity, key in keys.items() if self._must_measure(key)}
         if not missing:
             return
-        ready = self._prepared(entries)
-        first = [each for each in ready if each.cases]  # of several classes of an image, one will do
-        images = np.stack([each.cases[0].sample.image for each in first]) if first else np.empty(0)
-        targets = [each.cases[0].sample.target for each in first]
+        prepared = self._prepare(entries)
+        usable = [item for item in prepared if item.cases]  # of several classes of an image, the first is enough
+        images = np.stack([item.cases[0].sample.image for item in usable]) if usable else np.empty(0)
+        targets = [item.cases[0].sample.target for item in usable]
         failure = ""
-        many: list[Measured] = []
+        measured: list[Measured] = []
         try:
-            many = metric.row.measure(evaluation.explainer, method, images, targets, evaluation.score, metric.options)
+            measured = metric.row.measure(
+                evaluation.explainer, method, images, targets, evaluation.score, metric.options
+            )
         except GradskipError as error:
             failure = str(error)
-        results = dict(zip((each.entry.id for each in first), many, strict=False))
-        for each in ready:
-            if each.entry.id in missing:
-                self._record(
-                    each, method, keys[each.entry.id], measurement.label, partial(_shared, each, results, failure)
-                )
+        results = dict(zip((item.entry.id for item in usable), measured, strict=False))
+        for item in prepared:
+            if item.entry.id in missing:
+                work = partial(_group_records, item, results, failure)
+                self._record(item, method, keys[item.entry.id], measurement.label, work)
 
-    def _time(self, method: MethodChoice, found: Sequence[Explanation | GradskipError]) -> None:
-        """How long the maps took, sessions open; not part of the results, which are the same on every machine."""
-        made = [each.timings for each in found if not isinstance(each, GradskipError)]
-        seconds = sum(timings["run"] + timings["propagate"] for timings in made)
-        line = {"model": self.evaluation.explainer.sha256, "method": method.label, "images": len(made)}
+    def _record_time(self, method: MethodChoice, found: Sequence[Explanation | GradskipError]) -> None:
+        """Append the seconds the maps took to a file of their own, because results must not depend on the machine."""
+        timings = [result.timings for result in found if not isinstance(result, GradskipError)]
+        seconds = sum(timing["run"] + timing["propagate"] for timing in timings)
+        line = {"model": self.evaluation.explainer.sha256, "method": method.label, "images": len(timings)}
         with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
 
 
-def _shared(each: Prepared, results: Mapping[str, Measured], failure: str) -> list[dict[str, Any]]:
+def _group_records(item: PreparedEntry, results: Mapping[str, Measured], failure: str) -> list[dict[str, Any]]:
+    """The record of one image of a group, as a list; raises InputError if the group failed."""
     if failure:
         raise InputError(failure)
-    if each.entry.id not in results:
+    if item.entry.id not in results:
         return []
-    return [case_document(each.cases[0].sample.target, results[each.entry.id], {})]
+    return [case_document(item.cases[0].sample.target, results[item.entry.id], {})]

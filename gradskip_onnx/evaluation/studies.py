@@ -1,4 +1,4 @@
-"""The paper's studies: one option varied, or the heads split by how focused they are, and what follows from it."""
+"""The studies of the paper: one option varied, or heads grouped by how focused they are, with statistical tests."""
 
 from __future__ import annotations
 
@@ -27,45 +27,46 @@ HEADS = "heads"
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One row: the methods that a base method becomes, and what their results say together."""
+    """A row of the table: the variants of a base method to compare, and the findings from their results."""
 
     name: str
     summary: str
-    values: tuple[str, ...]  # what is compared, unless the user says otherwise
+    values: tuple[str, ...]  # values compared by default
     methods: Callable[[MethodChoice, Sequence[str]], tuple[MethodChoice, ...]]
     findings: Callable[[Report, MethodChoice, Sequence[str]], Findings]
 
 
 def with_option(base: MethodChoice, **changed: Any) -> MethodChoice:
-    """The base method with options replaced."""
-    known = [each.name for each in fields(base.options)]
-    missing = [name for name in changed if name not in known]
+    """The base method with options replaced; raises InputError for an option it does not have."""
+    names = [field.name for field in fields(base.options)]
+    missing = [name for name in changed if name not in names]
     if missing:
-        raise InputError(f"method {base.row.name} has no option {missing[0]!r} to study; it has: {', '.join(known)}")
+        raise InputError(f"method {base.row.name} has no option {missing[0]!r} to study; it has: {', '.join(names)}")
     return choose_method(base.row.name, **{**base.settings, **changed})
 
 
 def per_image(report: Report, choice: Choice[Metric], methods: Sequence[MethodChoice]) -> tuple[Array, Array]:
-    """(methods, images) values of a metric and how focused the heads used were, where every method has a value."""
-    label = measurement_of(choice, (*report.evaluation.alone, *report.evaluation.together)).label
+    """Values of a metric and focus of the heads used, each (methods, images), for images where all methods have one."""
+    evaluation = report.evaluation
+    label = measurement_of(choice, (*evaluation.image_measurements, *evaluation.group_measurements)).label
     gathered = [report.everything[method.label, label] for method in methods]
     kept = [
         place
         for place in gathered[0].results
-        if all(place in each.results and not each.results[place].excluded for each in gathered)
+        if all(place in one.results and not one.results[place].excluded for one in gathered)
     ]
-    values = [[choice.row.value(each.results[place]) for place in kept] for each in gathered]
-    focus = [[each.checks[place].get("focus", np.nan) for place in kept] for each in gathered]
+    values = [[choice.row.value(one.results[place]) for place in kept] for one in gathered]
+    focus = [[one.checks[place].get("focus", np.nan) for place in kept] for one in gathered]
     return np.array(values, np.float64), np.array(focus, np.float64)
 
 
 def studied(report: Report) -> list[Choice[Metric]]:
-    """Metrics that every image has by itself: tests are made on images."""
+    """The metrics with a value per image, which the tests need."""
     return [choice for choice in report.evaluation.columns if choice.row.finish is first]
 
 
 def tested(name: str, test: Callable[[], Significance]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """A test as a row and as a document; where it cannot be made, why."""
+    """The result of a test, or the reason why it cannot be made, as a table row and as a document."""
     try:
         found = test()
     except InputError as error:
@@ -74,26 +75,26 @@ def tested(name: str, test: Callable[[], Significance]) -> tuple[tuple[str, ...]
 
 
 def _sweep(option: str, summary: str, values: tuple[str, ...]) -> Study:
-    """A study of one number of a method."""
+    """A study that varies one numeric option of a method."""
 
     def methods(base: MethodChoice, chosen: Sequence[str]) -> tuple[MethodChoice, ...]:
-        made = {choice.label: choice for choice in (with_option(base, **{option: _number(each)}) for each in chosen)}
-        return tuple(made.values())
+        variants = [with_option(base, **{option: _number(text)}) for text in chosen]
+        return tuple({variant.label: variant for variant in variants}.values())
 
     def findings(report: Report, base: MethodChoice, chosen: Sequence[str]) -> Findings:
-        made = methods(base, chosen)
-        places = np.array([getattr(choice.options, option) for choice in made])
-        order = np.argsort(places)
+        variants = methods(base, chosen)
+        settings = np.array([getattr(variant.options, option) for variant in variants])
+        order = np.argsort(settings)
         rows, charts, documents = [], [], []
         for metric in studied(report):
-            values, _ = per_image(report, metric, made)
-            means = values.mean(axis=1) if values.size else np.full(len(made), np.nan)
+            values, _ = per_image(report, metric, variants)
+            means = values.mean(axis=1) if values.size else np.full(len(variants), np.nan)
             best = int((np.argmax if metric.row.better == "higher" else np.argmin)(means)) if values.size else 0
             row, document = tested("Friedman", lambda values=values: friedman(list(values)))  # type: ignore[misc]
-            rows.append((metric.label, f"{places[best]:g}", f"{means[best]:.3f}", *row[1:]))
-            documents.append({"metric": metric.label, "values": places, "means": means, **document})
+            rows.append((metric.label, f"{settings[best]:g}", f"{means[best]:.3f}", *row[1:]))
+            documents.append({"metric": metric.label, "values": settings, "means": means, **document})
             if values.size:
-                charts.append(_drawn(metric.label, option, Curve(places[order], means[order], values.shape[1])))
+                charts.append(_chart(metric.label, option, Curve(settings[order], means[order], values.shape[1])))
         head = ("metric", f"best {option}", "its mean", "Friedman's χ²", "p")
         note = Note(
             f"Does {option} matter?", "Friedman's test compares the values on the same images.", head, tuple(rows)
@@ -103,9 +104,9 @@ def _sweep(option: str, summary: str, values: tuple[str, ...]) -> Study:
     return Study(option, summary, values, methods, findings)
 
 
-def _drawn(metric: str, option: str, curve: Curve) -> Chart:
-    titled = chart("", option, {metric: curve}, (metric,))
-    return replace(titled, title=f"{metric} by {option}", x_title=option, y_title="mean over images")
+def _chart(metric: str, option: str, curve: Curve) -> Chart:
+    drawn = chart("", option, {metric: curve}, (metric,))
+    return replace(drawn, title=f"{metric} by {option}", x_title=option, y_title="mean over images")
 
 
 def _number(text: str) -> float:
@@ -116,10 +117,10 @@ def _number(text: str) -> float:
 
 
 def _quarters(base: MethodChoice, chosen: Sequence[str]) -> tuple[MethodChoice, ...]:
-    unknown = [each for each in chosen if each not in FOCUS]
+    unknown = [by for by in chosen if by not in FOCUS]
     if unknown:
         raise InputError(f"value {unknown[0]!r}: heads can be ranked by {', '.join(FOCUS)}")
-    groups = [with_option(base, heads=each, focus=by) for by in chosen for each in QUARTERS]
+    groups = [with_option(base, heads=quarter, focus=by) for by in chosen for quarter in QUARTERS]
     return (with_option(base, heads="all"), *groups)
 
 
@@ -128,8 +129,8 @@ def _quarter_findings(report: Report, base: MethodChoice, chosen: Sequence[str])
     notes, documents = [], []
     for metric in studied(report):
         for at, by in enumerate(chosen):
-            mine = groups[at * len(QUARTERS) : (at + 1) * len(QUARTERS)]
-            values, focus = per_image(report, metric, [whole, *mine])
+            quarters = groups[at * len(QUARTERS) : (at + 1) * len(QUARTERS)]
+            values, focus = per_image(report, metric, [whole, *quarters])
             note, document = _quarter_note(metric.label, by, values[1:] - values[:1], values[1:], focus[1:])
             notes += note
             documents.append(document)
@@ -139,7 +140,7 @@ def _quarter_findings(report: Report, base: MethodChoice, chosen: Sequence[str])
 def _quarter_note(
     metric: str, by: str, gains: Array, values: Array, focus: Array
 ) -> tuple[list[Note], Mapping[str, Any]]:
-    """Increments over all heads by quarter, and the paper's tests; (quarters, images) each."""
+    """Means and increments over all heads by quarter, and the tests of the paper; arrays are (quarters, images)."""
     images = values.shape[1] if values.ndim == 2 else 0
     spread = gains.std(axis=1, ddof=1) if images > 1 else np.full(len(QUARTERS), np.nan)
     means = gains.mean(axis=1) if images else np.full(len(QUARTERS), np.nan)
@@ -167,7 +168,7 @@ def _quarter_note(
             quarter: {"increment": means[at], "std": spread[at], "focus": focus[at].mean() if images else None}
             for at, quarter in enumerate(QUARTERS)
         },
-        "tests": [each for _, each in found],
+        "tests": [result for _, result in found],
     }
     return tables, document
 

@@ -1,4 +1,4 @@
-"""From results to a table: means with bootstrap intervals, differences from a reference, failures."""
+"""Summarises results: means with bootstrap intervals, differences from a reference method, failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .evaluation import Evaluation
 from .gather import Curve, Everything, Gathered, places
 from .run import TIMES
 
-FEWEST = 3  # pairs for a test
+FEWEST = 3  # pairs needed for a test
 ABSENT = Measured(excluded="no result")
 
 
@@ -25,16 +25,16 @@ ABSENT = Measured(excluded="no result")
 class Cell:
     """A metric of a method over the dataset."""
 
-    found: Interval | None  # None where no image counts
+    found: Interval | None  # None if every image is excluded or failed
     excluded: int
     failed: int
-    gap: Interval | None = None  # to the reference method, on the same images
-    p: float | None = None  # Wilcoxon's, of the gap
+    gap: Interval | None = None  # difference from the reference method, on the same images
+    p: float | None = None  # Wilcoxon's p of the gap
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A metric as a table shows it."""
+    """A metric as a column of the table."""
 
     label: str
     summary: str
@@ -53,7 +53,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
-    """Everything that is reported; cells by method and metric, curves by measurement and kind, then method."""
+    """Everything in the report: cells by (method, metric), curves by (measurement, kind) and then method."""
 
     methods: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -62,29 +62,29 @@ class Summary:
     cells: Mapping[tuple[str, str], Cell]
     curves: Mapping[tuple[str, str], Mapping[str, Curve]]
     failures: tuple[Failure, ...]
-    seconds: Mapping[str, float]  # for a map
+    seconds: Mapping[str, float]  # per map, by method
 
     def best(self, column: Column) -> str | None:
-        """The method that leads in a metric."""
-        known = {m: cell.found.value for m in self.methods if (cell := self.cells[m, column.label]).found is not None}
-        if not known:
+        """The method with the best mean in a metric; None if no method has one."""
+        means = {m: cell.found.value for m in self.methods if (cell := self.cells[m, column.label]).found is not None}
+        if not means:
             return None
-        return (max if column.better == "higher" else min)(known, key=known.__getitem__)
+        return (max if column.better == "higher" else min)(means, key=means.__getitem__)
 
 
 def summarise(
     evaluation: Evaluation, everything: Everything, folder: Path, reference: str, resamples: int = RESAMPLES
 ) -> Summary:
-    """The summary of what was measured; an evaluation in which everything failed is an error."""
+    """Summarise what was measured; raises GradskipError if every measurement failed."""
     methods = tuple(method.label for method in evaluation.methods)
-    if everything and not any(each.results for each in everything.values()):
-        reasons = {reason: image for each in everything.values() for image, reason in each.failed.items()}
+    if everything and not any(gathered.results for gathered in everything.values()):
+        reasons = {reason: image for gathered in everything.values() for image, reason in gathered.failed.items()}
         reason, image = next(iter(reasons.items()))
         raise GradskipError(f"nothing could be measured: {reason} (image {image})")
     cells: dict[tuple[str, str], Cell] = {}
     for choice in evaluation.columns:
         cells |= _column(evaluation, choice, everything, reference, resamples)
-    columns = tuple(Column(each.label, each.row.summary, each.row.better) for each in evaluation.columns)
+    columns = tuple(Column(metric.label, metric.row.summary, metric.row.better) for metric in evaluation.columns)
     return Summary(
         methods=methods,
         columns=columns,
@@ -98,17 +98,17 @@ def summarise(
 
 
 def aligned(evaluation: Evaluation, choice: Choice[Metric], everything: Everything) -> dict[str, list[Measured]]:
-    """The results of every method for one metric, all lists about the same images and classes."""
-    label = measurement_of(choice, (*evaluation.alone, *evaluation.together)).label
+    """Results of one metric by method; entry i of every list is the same image and class."""
+    label = measurement_of(choice, (*evaluation.image_measurements, *evaluation.group_measurements)).label
     found = {m.label: everything.get((m.label, label), Gathered()) for m in evaluation.methods}
     order = places(found.values(), (entry.id for entry in evaluation.dataset.entries))
-    return {name: [each.results.get(place, ABSENT) for place in order] for name, each in found.items()}
+    return {name: [gathered.results.get(place, ABSENT) for place in order] for name, gathered in found.items()}
 
 
 def _column(
     evaluation: Evaluation, choice: Choice[Metric], everything: Everything, reference: str, resamples: int
 ) -> dict[tuple[str, str], Cell]:
-    label = measurement_of(choice, (*evaluation.alone, *evaluation.together)).label
+    label = measurement_of(choice, (*evaluation.image_measurements, *evaluation.group_measurements)).label
     lists = aligned(evaluation, choice, everything)
     cells = {}
     for method, many in lists.items():
@@ -116,7 +116,7 @@ def _column(
         gap = None if method == reference else paired(choice.row, many, lists[reference], resamples=resamples)
         cells[method, choice.label] = Cell(
             found=interval(choice.row, many, resamples=resamples),
-            excluded=sum(bool(each.excluded) for each in gathered.results.values()),
+            excluded=sum(bool(result.excluded) for result in gathered.results.values()),
             failed=len(gathered.failed),
             gap=gap,
             p=None if gap is None else _p(choice, many, lists[reference]),
@@ -125,7 +125,7 @@ def _column(
 
 
 def _p(choice: Choice[Metric], ours: Sequence[Measured], theirs: Sequence[Measured]) -> float | None:
-    """Only where every image has a value by itself."""
+    """Wilcoxon's p over the images; None for a metric without a value per image, and for too few images."""
     if choice.row.finish is not first:
         return None
     pairs = [(choice.row.value(a), choice.row.value(b)) for a, b in zip(ours, theirs, strict=True)]
@@ -135,8 +135,8 @@ def _p(choice: Choice[Metric], ours: Sequence[Measured], theirs: Sequence[Measur
 
 def _curves(methods: Sequence[str], everything: Everything) -> dict[tuple[str, str], dict[str, Curve]]:
     found: dict[tuple[str, str], dict[str, Curve]] = {}
-    for (method, label), each in sorted(everything.items(), key=lambda item: methods.index(item[0][0])):
-        for kind, curve in each.curves.items():
+    for (method, label), gathered in sorted(everything.items(), key=lambda item: methods.index(item[0][0])):
+        for kind, curve in gathered.curves.items():
             found.setdefault((label, kind), {})[method] = curve
     return found
 
@@ -144,22 +144,22 @@ def _curves(methods: Sequence[str], everything: Everything) -> dict[tuple[str, s
 def _failures(everything: Everything) -> tuple[Failure, ...]:
     return tuple(
         Failure(image, method, label, reason)
-        for (method, label), each in everything.items()
-        for image, reason in each.failed.items()
+        for (method, label), gathered in everything.items()
+        for image, reason in gathered.failed.items()
     )
 
 
 def _seconds(folder: Path, model: str, methods: Sequence[str]) -> dict[str, float]:
-    """Seconds a map, over all runs into the folder."""
+    """Mean seconds per map, over all runs into the folder."""
     totals: dict[str, list[float]] = {}
     path = folder / TIMES
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             entry = json.loads(line)
         except ValueError:
-            continue  # cut off when a run was stopped
+            continue  # incomplete: the run was stopped
         if entry["model"] == model and entry["images"]:
-            held = totals.setdefault(entry["method"], [0.0, 0.0])
-            held[0] += entry["seconds"]
-            held[1] += entry["images"]
+            total = totals.setdefault(entry["method"], [0.0, 0.0])  # seconds, images
+            total[0] += entry["seconds"]
+            total[1] += entry["images"]
     return {method: totals[method][0] / totals[method][1] for method in methods if method in totals}

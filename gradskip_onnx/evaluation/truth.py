@@ -1,4 +1,4 @@
-"""Ground truth in the frame of the model: boxes and masks go through the geometry of their image."""
+"""Maps ground truth, boxes and masks, from the original image to the pixels of the model input."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gradskip_onnx.images.preprocess import Geometry
 from gradskip_onnx.metrics import IGNORED, Box
 from gradskip_onnx.types import Array, Size
 
-OTHER = -2  # a pixel that shows something, but no class the model could be asked about
-AREA = 0.005  # share of the frame from which on a class is worth a map
+OTHER = -2  # a pixel outside the outline: not the class of the label, and no other known class
+AREA = 0.005  # smallest share of the input that a class must cover to be explained
 
 
 def seen_box(box: Box, geometry: Geometry, size: Size) -> Box:
-    """A box of the original image in pixels of the input, not clipped."""
+    """A box of the original image in pixels of the model input; it may extend beyond the input."""
     (x0, y0, x1, y1), (height, width) = geometry.box, size
     across, down = width / (x1 - x0), height / (y1 - y0)
     left, top, right, bottom = box
@@ -25,7 +25,7 @@ def seen_box(box: Box, geometry: Geometry, size: Size) -> Box:
 
 
 def seen_pixels(values: Array, geometry: Geometry, size: Size, outside: int) -> Array:
-    """A map of the original image at the size of the input: the pixel under the centre of each new one."""
+    """Values of the original image at the pixels of the input, by nearest neighbour; `outside` beyond the image."""
     if values.shape != geometry.image_size:
         raise InputError(f"the mask is {values.shape}, its image {geometry.image_size} (rows, columns)")
     (x0, y0, x1, y1), (height, width) = geometry.box, size
@@ -40,7 +40,7 @@ def _within(places: Array, length: int) -> Array:
 
 
 def areas_of(entry: Entry, label: int | None, geometry: Geometry, size: Size) -> Array | None:
-    """(H, W) class of each pixel of the input: OTHER and UNLABELLED are none; None where nothing is known."""
+    """(H, W) class of each input pixel, or OTHER or UNLABELLED; None for an entry without areas and outline."""
     if entry.areas is not None:
         return seen_pixels(entry.areas(), geometry, size, UNLABELLED)
     if entry.outline is None or label is None:
@@ -49,21 +49,21 @@ def areas_of(entry: Entry, label: int | None, geometry: Geometry, size: Size) ->
 
 
 def mask_of(areas: Array | None, target: int) -> Array | None:
-    """1 the class, 0 anything else, IGNORED unlabelled."""
+    """(H, W) mask: 1 for the class, 0 for anything else, IGNORED where unlabelled."""
     if areas is None:
         return None
     return np.where(areas == UNLABELLED, IGNORED, areas == target).astype(np.int8)
 
 
 def boxes_of(entry: Entry, label: int | None, target: int, geometry: Geometry, size: Size) -> tuple[Box, ...] | None:
-    """Boxes of the class explained: those of the label, or none at all if another class is explained."""
+    """The boxes of the class `target`: those of the entry if it is the label, else none; None without annotation."""
     if entry.boxes is None:
         return None
     return tuple(seen_box(box, geometry, size) for box in entry.boxes(geometry.image_size)) if target == label else ()
 
 
 def shown_classes(areas: Array | None, logits: Array) -> list[int]:
-    """Classes that cover enough of the frame, both in truth and in the prediction (classes, h, w)."""
+    """Classes that cover at least AREA, both in the ground truth and in the prediction (classes, h, w)."""
     if areas is None:
         return []
     predicted = np.bincount(logits.argmax(axis=0).reshape(-1), minlength=len(logits)) / logits[0].size

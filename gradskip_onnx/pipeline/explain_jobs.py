@@ -45,12 +45,12 @@ def plan_jobs(paths: Sequence[Path]) -> tuple[Job, ...]:
 
 def check(explainer: Explainer, request: ExplainRequest) -> None:
     """Raise InputError for a request that no image could satisfy with this model."""
-    read = explainer.architecture
-    find_class(request.target, explainer.labels, read.classes)
-    channels = read.input_dims.channels
+    architecture = explainer.architecture
+    find_class(request.target, explainer.labels, architecture.classes)
+    channels = architecture.input_dims.channels
     if channels != 3:
         raise InputError(f"{explainer.name} takes {channels} channels, an image has 3; use the Python call")
-    if request.question.region is not None and not task_of(read).takes_region:
+    if request.question.region is not None and not task_of(architecture).takes_region:
         raise InputError(f"a region is for segmentation; {explainer.name} classifies the whole image")
 
 

@@ -57,11 +57,11 @@ def assemble(
     source: Source, reading: Reading, *, preprocess: Preprocess | None, labels: Sequence[str]
 ) -> onnx.ModelProto:
     """Build the model of the file: forward graph, named outputs, gradients behind the switch, description."""
-    own = [tensor.name for tensor in reading.graph.outputs]
+    forward_outputs = [tensor.name for tensor in reading.graph.outputs]
     every = reading.architecture.every_block
     needs = Needs(attention=every, tokens_in=every, tokens_out=every, tokens_out_gradients=every)
     # the forward graph of the source is kept unchanged
-    plan = build_plan(source, reading, needs, keep=own, simplify_forward=False)
+    plan = build_plan(source, reading, needs, keep=forward_outputs, simplify_forward=False)
     model = plan.model
     names = output_names(reading.architecture, plan)
     _guard(model, plan, names)
@@ -70,7 +70,7 @@ def assemble(
     _rename_outputs(model, names["values"])
     described = _describe(reading, names)
     model.producer_name, model.producer_version = "gradskip-onnx", __version__
-    return annotate(model, preprocess=preprocess, labels=labels, more={"forward_outputs": own, **described})
+    return annotate(model, preprocess=preprocess, labels=labels, more={"forward_outputs": forward_outputs, **described})
 
 
 def output_names(architecture: Architecture, plan: Plan) -> dict[str, dict[str, str]]:
@@ -117,30 +117,30 @@ def _rename_outputs(model: onnx.ModelProto, names: Mapping[str, str]) -> None:
 def _guard(model: onnx.ModelProto, plan: Plan, names: Mapping[str, Mapping[str, str]]) -> None:
     """Move the backward pass into an `If`, so that explain=false costs no more than the forward pass."""
     graph = model.graph
-    shown = {plan.gradients[tensor]: name for tensor, name in names["gradients"].items()}
-    shown[str(plan.target_output)] = "gradskip/target"
-    inner = _needed_only_for(graph, set(shown))
+    outputs = {plan.gradients[tensor]: name for tensor, name in names["gradients"].items()}
+    outputs[str(plan.target_output)] = "gradskip/target"
+    inner = _needed_only_for(graph, set(outputs))
     inside = {node.name for node in inner}
     outer = [node for node in graph.node if node.name not in inside]
     types = {output.name: output.type.tensor_type.elem_type for output in graph.output}
     # The batch dimension has no fixed size and reads as 0 here, so the tensors of the else branch are empty.
     sizes = {output.name: [dim.dim_value for dim in output.type.tensor_type.shape.dim] for output in graph.output}
-    then = helper.make_graph(inner, "gradskip/backward", [], [_info(name, types[name]) for name in shown])
+    then = helper.make_graph(inner, "gradskip/backward", [], [_info(name, types[name]) for name in outputs])
     blanks = [
         helper.make_node(
             "Constant", [], [f"{name}/none"],
             value=helper.make_tensor(f"{name}/none", types[name], sizes[name], b"", raw=True),
         )
-        for name in shown
+        for name in outputs
     ]  # fmt: skip
-    otherwise = helper.make_graph(blanks, "gradskip/nothing", [], [_info(f"{n}/none", types[n]) for n in shown])
+    otherwise = helper.make_graph(blanks, "gradskip/nothing", [], [_info(f"{n}/none", types[n]) for n in outputs])
     switch = helper.make_node(
-        "If", [EXPLAIN], list(shown.values()), name="gradskip/switch", then_branch=then, else_branch=otherwise
+        "If", [EXPLAIN], list(outputs.values()), name="gradskip/switch", then_branch=then, else_branch=otherwise
     )
     keep = onnx.GraphProto(node=[*outer, switch])
     graph.ClearField("node")
     graph.node.extend(keep.node)
-    _rename_outputs(model, shown)
+    _rename_outputs(model, outputs)
     graph.input.append(helper.make_tensor_value_info(EXPLAIN, onnx.TensorProto.BOOL, []))
     graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), EXPLAIN))
 

@@ -65,7 +65,7 @@ def report(tmp_path) -> Report:
     )
     summary = summarise(evaluation, everything, tmp_path, "rollout", resamples=400)
     run = Run.open(evaluation, tmp_path)
-    cost = prices(evaluation.explainer, evaluation.methods, "logit", evaluation.of_methods, run.ledger)
+    cost = prices(evaluation.explainer, evaluation.methods, "logit", evaluation.method_metrics, run.ledger)
     return Report(evaluation, summary, cost, everything, as_document(evaluation, summary, cost), run)
 
 
