@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GRADIENT", "RULESETS", "SEEDS", "Emit", "Node", "Rule", "Sym", "backward", "vjp"]
 
-# Looked up when first used: methods name scores and tables of rules, which must not cost them a graph library.
+# Imported on first use: methods name scores and rule sets, and must not import a graph library for that.
 _HOMES = {
     "Emit": "emit",
     "GRADIENT": "rulesets.table",

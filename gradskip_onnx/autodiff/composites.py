@@ -1,9 +1,9 @@
-"""Groups of nodes that are one function: differentiated as that function, by whatever rule a table has for it.
+"""Finds groups of nodes that compute one function; the engine differentiates each by the rule of that function.
 
-A softmax that is written out, exp(x) / sum(exp(x)), has to be the softmax that tables of rules know. ONNX Runtime runs
-a GELU that is written out, x (1 + erf(x / sqrt 2)) / 2, as one operator, but only while nobody else reads what is
-inside; the rule of Gelu reads x alone, and it is shorter than the rules of the parts. Other functions need no entry
-here: tables find gates and spreads in whatever form they are written (`rulesets/gates.py`).
+Softmax written out as exp(x) / sum(exp(x)) must get the Softmax rule of a rule set. GELU written out as
+x (1 + erf(x / sqrt 2)) / 2 is fused by ONNX Runtime only if no other node reads its inner tensors; the Gelu rule reads
+x alone, and it is shorter than the rules of the parts. Other functions need no entry here: rule sets find gates and
+spreads however they are written (`rulesets/gates.py`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import onnx_graphsurgeon as gs
 from gradskip_onnx.autodiff.rules.table import STANDARD_DOMAINS, Rule
 from gradskip_onnx.types import TensorFact
 
-CLOSE = 1e-3  # of constants: half precision rounds them
+CLOSE = 1e-3  # relative tolerance of constants, which half precision rounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Nodes that compute `op` of `source`; `last` makes the result."""
+    """Nodes that together compute `op` of the tensor `source`; `last` outputs the result."""
 
     op: str
     source: Any
@@ -39,22 +39,22 @@ class Group:
 def groups(
     nodes: Iterable[Any], facts: Mapping[str, TensorFact], rules: Mapping[str, Rule], shown: Iterable[str]
 ) -> list[Group]:
-    """The functions written out among the nodes; none of their inner tensors is `shown` or read by others."""
+    """The groups among the nodes that have a rule; their inner tensors are not in `shown` and not read from outside."""
     keep = set(shown)
-    known = [node for node in nodes if node.op in FORMS and node.domain in STANDARD_DOMAINS]
-    found = [FORMS[node.op](node, facts) for node in known]
+    anchors = [node for node in nodes if node.op in FORMS and node.domain in STANDARD_DOMAINS]
+    found = [FORMS[node.op](node, facts) for node in anchors]
     return [group for group in found if group is not None and group.op in rules and _closed(group, keep, facts)]
 
 
 def _closed(group: Group, keep: set[str], facts: Mapping[str, TensorFact]) -> bool:
-    """Whether nothing inside is read from outside."""
+    """Whether no inner tensor is in `keep` or read by a node outside the group."""
     inner = [node.outputs[0] for node in group.nodes[:-1]]
     readers = (reader for tensor in inner for reader in _readers(tensor, facts))
     return not keep & {tensor.name for tensor in inner} and all(reader in group.nodes for reader in readers)
 
 
 def _gelu(erf: Any, facts: Mapping[str, TensorFact]) -> Group | None:
-    """x (1 + erf(x / sqrt 2)) / 2 around an Erf, the three factors in any order."""
+    """GELU x (1 + erf(x / sqrt 2)) / 2 around an Erf node, its three factors in any order."""
     scaled = _maker(erf.inputs[0])
     x = None if scaled is None else _scaled(scaled, math.sqrt(0.5))
     shifted = _only_reader(erf.outputs[0], facts)
@@ -78,7 +78,7 @@ def _gelu(erf: Any, facts: Mapping[str, TensorFact]) -> Group | None:
 
 
 def _quotient(node: Any, _: Mapping[str, TensorFact]) -> Group | None:
-    """exp(z) / sum(exp(z)), also as a product with one over the sum."""
+    """Softmax as exp(z) / sum(exp(z)), or as exp(z) times the reciprocal of the sum."""
     whole, part = node.inputs[:2]
     inverse = None
     if node.op == "Mul":
@@ -97,12 +97,12 @@ def _quotient(node: Any, _: Mapping[str, TensorFact]) -> Group | None:
 
 
 def _exponential(node: Any, _: Mapping[str, TensorFact]) -> Group | None:
-    """exp(log softmax(x)), in one operator or as exp(x - log sum(exp(x)))."""
+    """Softmax as exp(LogSoftmax(x)) or as exp(x - log sum(exp(x)))."""
     inner = _made_by(node.inputs[0], "LogSoftmax")
     if inner is not None:
         return Group("Softmax", inner.inputs[0], (inner, node), {"axis": inner.attrs.get("axis", -1)})
-    taken_off = _made_by(node.inputs[0], "Sub")
-    axis = None if taken_off is None else _axis(_made_by(taken_off.inputs[1], "ReduceLogSumExp"))
+    difference = _made_by(node.inputs[0], "Sub")
+    axis = None if difference is None else _axis(_made_by(difference.inputs[1], "ReduceLogSumExp"))
     if axis is None:
         return None
     source, shift = _unshifted(node.inputs[0], "ReduceLogSumExp", axis)
@@ -110,17 +110,17 @@ def _exponential(node: Any, _: Mapping[str, TensorFact]) -> Group | None:
 
 
 def _unshifted(tensor: Any, op: str, axis: int) -> tuple[Any, tuple[Any, ...]]:
-    """x of a tensor x - op(x) along an axis, and the two nodes between; or the tensor itself."""
-    taken_off = _made_by(tensor, "Sub")
-    if taken_off is None:
+    """x and the two nodes of a tensor x - op(x), op along `axis`; the tensor and no nodes if it has another form."""
+    difference = _made_by(tensor, "Sub")
+    if difference is None:
         return tensor, ()
-    source, measure = taken_off.inputs[0], _made_by(taken_off.inputs[1], op)
+    source, measure = difference.inputs[0], _made_by(difference.inputs[1], op)
     same = measure is not None and measure.inputs[0] is source and _axis(measure) == axis
-    return (source, (measure, taken_off)) if same else (tensor, ())
+    return (source, (measure, difference)) if same else (tensor, ())
 
 
 def _axis(reduction: Any | None) -> int | None:
-    """The one axis that a reduction leaves with size one."""
+    """The axis of a reduction over a single axis with keepdims; else None."""
     if reduction is None:
         return None
     axes = reduction.attrs.get("axes")
@@ -139,7 +139,7 @@ def _made_by(tensor: Any, op: str) -> Any | None:
 
 
 def _readers(tensor: Any, facts: Mapping[str, TensorFact]) -> list[Any]:
-    """The forward nodes that read a tensor."""
+    """The forward nodes that read a tensor; nodes of a backward pass have no entry in `facts`."""
     return [node for node in tensor.outputs if any(output.name in facts for output in node.outputs)]
 
 
@@ -158,7 +158,7 @@ def _other(node: Any, tensor: Any) -> Any:
 
 
 def _scaled(node: Any, factor: float) -> Any | None:
-    """The tensor that a node multiplies by `factor`."""
+    """The tensor that a node multiplies by `factor`; None if it does something else."""
     if node.op == "Div" and _is(node.inputs[1], 1 / factor):
         return node.inputs[0]
     if node.op == "Mul":

@@ -1,4 +1,4 @@
-"""Values that are known when the graph is built: axis lists, slice bounds, also where a file computes them."""
+"""Evaluates small tensors at build time: axis lists and slice bounds, also if the file computes them from shapes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onnx.reference import ReferenceEvaluator
 
 from gradskip_onnx.types import Array, TensorFact
 
-SMALL = 4096  # elements; a constant above this is a weight and is never read
-TRIALS = (7919, 7907)  # what does not change with the batch size has the same value for both
+SMALL = 4096  # elements; a larger constant is a weight and is not read
+TRIALS = (7919, 7907)  # batch sizes; a value that is the same for both does not depend on the batch size
 ARITHMETIC = frozenset(
     {
         *("Add", "Sub", "Mul", "Div", "Neg", "Abs", "Min", "Max", "Floor", "Ceil", "Cast", "Identity", "Where"),
@@ -24,7 +24,7 @@ ARITHMETIC = frozenset(
 
 
 def value(tensor: Any, facts: Mapping[str, TensorFact], opset: int) -> Array | None:
-    """The value of a small tensor that depends on nothing but constants and fixed sizes, else None."""
+    """The value of a small tensor that depends only on constants and fixed sizes; else None."""
     first, second = (_evaluate(tensor, facts, opset, batch) for batch in TRIALS)
     return first if first is not None and second is not None and np.array_equal(first, second) else None
 
@@ -36,10 +36,9 @@ def _evaluate(tensor: Any, facts: Mapping[str, TensorFact], opset: int, batch: i
         return None
     node = tensor.inputs[0]
     if node.op == "Constant":
-        found = next(iter(node.attrs.values()))
-        return _evaluate(
-            found if isinstance(found, gs.Constant) else gs.Constant("", np.asarray(found)), facts, opset, 0
-        )
+        content = next(iter(node.attrs.values()))
+        constant = content if isinstance(content, gs.Constant) else gs.Constant("", np.asarray(content))
+        return _evaluate(constant, facts, opset, 0)
     if node.op == "Shape" and node.inputs[0].name in facts:
         sizes = [batch if size is None else size for size in facts[node.inputs[0].name].dims]
         return np.asarray(sizes[node.attrs.get("start", 0) : node.attrs.get("end", len(sizes))], dtype=np.int64)
@@ -52,13 +51,14 @@ def _evaluate(tensor: Any, facts: Mapping[str, TensorFact], opset: int, batch: i
 
 
 def _size(tensor: Any, facts: Mapping[str, TensorFact]) -> int:
-    """How many elements the dry run saw; nothing is evaluated without knowing that it is small."""
+    """Number of elements in the dry run; a tensor without a fact counts as too large to evaluate."""
     if tensor.name not in facts:
         return SMALL + 1
     return int(np.prod([1 if size is None else size for size in facts[tensor.name].dims]))
 
 
 def _run(node: Any, output: str, values: Mapping[str, Array | None], opset: int) -> Array:
+    """One output of a node, evaluated by the reference implementation of ONNX."""
     proto = onnx.helper.make_node(
         node.op, [x.name for x in node.inputs], [y.name for y in node.outputs], **_plain(node.attrs)
     )
@@ -74,7 +74,7 @@ def _run(node: Any, output: str, values: Mapping[str, Array | None], opset: int)
 
 
 def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as onnx takes them: graphsurgeon keeps tensors as constants of its own."""
+    """Attributes for onnx: tensors are TensorProto there and gs.Constant in graphsurgeon."""
     return {
         key: onnx.numpy_helper.from_array(np.asarray(v.values)) if isinstance(v, gs.Constant) else v
         for key, v in attrs.items()

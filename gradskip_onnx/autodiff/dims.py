@@ -27,25 +27,25 @@ def matmul(a: Dims, b: Dims) -> Dims:
 
 
 def axes(rank: int, chosen: Iterable[int]) -> tuple[int, ...]:
-    """Axes counted from the front, in rising order."""
+    """Axes as non-negative numbers, in rising order."""
     return tuple(sorted(axis % rank for axis in chosen))
 
 
 def reduced(dims: Dims, chosen: Sequence[int], keepdims: bool) -> Dims:
-    """What is left of `dims` after a reduction over `chosen` (counted from the front)."""
+    """The dimensions after a reduction over the axes `chosen` (non-negative)."""
     if keepdims:
         return tuple(1 if axis in chosen else size for axis, size in enumerate(dims))
     return tuple(size for axis, size in enumerate(dims) if axis not in chosen)
 
 
 def volume(dims: Iterable[int | None]) -> int | None:
-    """How many elements, or None if that follows the batch size."""
+    """The number of elements; None if it follows the batch size."""
     sizes = list(dims)
     return None if None in sizes else math.prod(size for size in sizes if size is not None)
 
 
 def surplus(wide: Dims, narrow: Dims) -> tuple[int, ...]:
-    """The axes of `wide` that broadcasting added to `narrow`: its gradient is summed over them."""
+    """The axes along which `narrow` was broadcast to `wide`: the gradient of `narrow` is the sum over them."""
     lead = len(wide) - len(narrow)
     stretched = (lead + axis for axis, size in enumerate(narrow) if size == 1 and wide[lead + axis] != 1)
     return (*range(lead), *stretched)

@@ -1,4 +1,4 @@
-"""What the rules write with: nodes whose shapes are known, equal ones shared, and those that lead nowhere removed."""
+"""Appends nodes of known shape to a graph; equal nodes are written once and unused ones removed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Emit:
                 f"the model uses opset {opset}; gradients need {OLDEST_OPSET} or newer: export it again",
             )
         self.graph, self.facts, self.opset = graph, facts, opset
-        known = [*graph.tensors().values(), *graph.inputs]  # an input nobody reads yet is in no node
-        self._tensors: dict[str, Any] = {tensor.name: tensor for tensor in known if tensor.name}
+        tensors = [*graph.tensors().values(), *graph.inputs]  # `tensors()` lacks inputs that no node reads
+        self._tensors: dict[str, Any] = {tensor.name: tensor for tensor in tensors if tensor.name}
         self._nodes = NodeWriter(graph, opset)
-        self._written: dict[Any, tuple[Sym, ...]] = {}
-        self._made: dict[str, Sym] = {}  # what was written here, by name
+        self._written: dict[Any, tuple[Sym, ...]] = {}  # key of a node or constant -> its outputs
+        self._outputs: dict[str, Sym] = {}  # outputs of the nodes written here, by name
 
     def sym(self, name: str) -> Sym:
         """The tensor called `name`."""
@@ -49,15 +49,15 @@ class Emit:
         raise UnsupportedModelError("no-shape", f"the shape of {name!r} is not known; it was missing in the dry run")
 
     def wrote(self, node: Any) -> bool:
-        """Whether a node was written here and not found in the file."""
-        return node.outputs[0].name in self._made
+        """Whether this object wrote the node; else it is a node of the file."""
+        return node.outputs[0].name in self._outputs
 
-    def again(self, tensor: Any) -> Sym:
-        """The tensor of a node that was written here."""
-        return self._made.get(tensor.name) or self.sym(tensor.name)
+    def as_sym(self, tensor: Any) -> Sym:
+        """The Sym of a graphsurgeon tensor, written here or of the file."""
+        return self._outputs.get(tensor.name) or self.sym(tensor.name)
 
     def more_outputs(self, node: Any, dims: Sequence[Dims], dtype: Any) -> tuple[Sym, ...]:
-        """The optional outputs of a node of the file after its first one, asked for if they were not."""
+        """The optional outputs of a node of the file after the first; missing ones are added to the node."""
         for size in dims[len(node.outputs) - 1 :]:
             node.outputs.append(self._output(f"{node.op}_more", size, dtype).tensor)
         return tuple(
@@ -65,11 +65,11 @@ class Emit:
         )
 
     def value(self, name: str) -> Array | None:
-        """The value of a small constant (an axis list, a scale), or None; weights are never read."""
+        """The value of a small constant (an axis list, a scale), or None; weights are not read."""
         return constants.value(self._tensors[name], self.facts, self.opset)
 
     def const(self, value: Any, dtype: Any) -> Sym:
-        """A constant of the given element type, shared with every equal one."""
+        """A constant of element type `dtype`; equal constants are one tensor."""
         array = np.asarray(value, dtype=dtype)
         key = ("const", array.dtype.str, array.shape, array.tobytes())
         if key not in self._written:
@@ -80,7 +80,7 @@ class Emit:
         return self.const(np.asarray(values, dtype=np.int64).reshape(-1), np.int64)
 
     def shape(self, x: Sym) -> Sym:
-        """The dimensions of `x` as seen at run time."""
+        """The shape of `x` at run time, (rank,) int64."""
         return self.op("Shape", x, dims=(x.rank,), dtype=np.int64)
 
     def zeros_like(self, x: Sym) -> Sym:
@@ -102,18 +102,18 @@ class Emit:
         return self.op("Expand", self.const(0, like.dtype), shape, dims=dims)
 
     def count(self, x: Sym, axes: Sequence[int], dtype: Any) -> Sym:
-        """How many elements lie along `axes`, where that follows the batch size."""
+        """The number of elements along `axes`, computed at run time because it follows the batch size."""
         sizes = self.op("Gather", self.shape(x), self.ints(axes), dims=(len(axes),))
         return self.reduce("ReduceProd", sizes.cast(dtype), [0])
 
     def reduce(self, op: str, x: Sym, axes: Sequence[int], keepdims: bool = True) -> Sym:
-        """A reduction over `axes`, in the form this opset asks for."""
+        """A reduction over `axes`, which are an input or an attribute, depending on the opset."""
         places = shapes.axes(x.rank, axes)
         if not places:
             return x
         dims = shapes.reduced(x.dims, places, keepdims)
-        given, attrs = reduction_axes(op, places, self.opset)
-        return self.op(op, x, *map(self.ints, given), dims=dims, **attrs, keepdims=int(keepdims))
+        inputs, attrs = reduction_axes(op, places, self.opset)
+        return self.op(op, x, *map(self.ints, inputs), dims=dims, **attrs, keepdims=int(keepdims))
 
     def op(self, op: str, *inputs: Sym, dims: Dims, dtype: Any = None, **attrs: Any) -> Sym:
         """Append one node with one output; `dtype` defaults to that of the first input."""
@@ -132,16 +132,16 @@ class Emit:
     def _output(self, op: str, dims: Dims, dtype: Any) -> Sym:
         tensor = self._nodes.variable(f"{op}_out", np.dtype(dtype), dims)
         self._tensors[tensor.name] = tensor
-        self._made[tensor.name] = Sym(self, tensor, np.dtype(dtype), dims)
-        return self._made[tensor.name]
+        self._outputs[tensor.name] = Sym(self, tensor, np.dtype(dtype), dims)
+        return self._outputs[tensor.name]
 
     def drop_unused(self, since: int, keep: Sequence[Sym]) -> None:
-        """Remove the nodes written from position `since` on that lead to none of `keep`."""
-        wanted = {sym.name for sym in keep}
+        """Remove the nodes from position `since` on that no tensor of `keep` depends on."""
+        needed = {sym.name for sym in keep}
         kept: list[Any] = []
         for node in reversed(self.graph.nodes[since:]):
-            if any(output.name in wanted for output in node.outputs):
-                wanted.update(tensor.name for tensor in node.inputs)
+            if any(output.name in needed for output in node.outputs):
+                needed.update(tensor.name for tensor in node.inputs)
                 kept.append(node)
             else:
                 for output in node.outputs:

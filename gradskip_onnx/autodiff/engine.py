@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation: appends to a graph the gradient of a score at chosen tensors."""
+"""Reverse-mode differentiation: appends the gradient of a score at chosen tensors to a graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .partial_gradients import Piece, total
 
 QUANTISED = (np.int8, np.uint8)
 SHAPE_READERS = of_kind(Kind.READS_SHAPE)
-INTEGER_PRODUCTS = of_kind(Kind.INTEGER)  # their int32 sums stand for real numbers too
+INTEGER_PRODUCTS = of_kind(Kind.INTEGER)  # their int32 results stand for real numbers too
 
 
 def backward(
@@ -33,36 +33,36 @@ def backward(
     nodes, alive = _paths(emit, above, of, at)
     activations = _activations(emit, above)
     parts: dict[str, list[Sym | Piece]] = defaultdict(list, {of: [seed]})
-    done: dict[str, Sym] = {}
-    whole = {id(group.last): group for group in groups(nodes, emit.facts, rules, at)}
-    inside = {id(node) for group in whole.values() for node in group.nodes[:-1]}
+    totals: dict[str, Sym] = {}
+    composites = {id(group.last): group for group in groups(nodes, emit.facts, rules, at)}
+    inside = {id(node) for group in composites.values() for node in group.nodes[:-1]}
     for node in reversed(nodes):
         if id(node) in inside:
             continue
-        arrived = [_settle(emit, output.name, parts, done) for output in node.outputs]
-        if all(g is None for g in arrived):
+        incoming = [_total_gradient(emit, output.name, parts, totals) for output in node.outputs]
+        if all(g is None for g in incoming):
             continue
-        view = _view(emit, node, alive, activations, whole.get(id(node)))
-        gradients = _rule(emit, node, view, rules)(view, *arrived)
-        for name, wanted, g in zip(view.x.names, view.wanted, gradients, strict=True):
-            if wanted and g is not None:
+        view = _view(emit, node, alive, activations, composites.get(id(node)))
+        gradients = _rule(emit, node, view, rules)(view, *incoming)
+        for name, needed, g in zip(view.x.names, view.needs_gradient, gradients, strict=True):
+            if needed and g is not None:
                 parts[name].append(_unbroadcast(g, emit.sym(name)))
-    found = {name: _settle(emit, name, parts, done) or emit.zeros_like(emit.sym(name)) for name in at}
+    found = {name: _total_gradient(emit, name, parts, totals) or emit.zeros_like(emit.sym(name)) for name in at}
     emit.drop_unused(start, [seed, *found.values()])
     return found
 
 
-def _settle(emit: Emit, name: str, parts: dict[str, list[Sym | Piece]], done: dict[str, Sym]) -> Sym | None:
-    """The whole gradient of a tensor; right once all its consumers have been visited."""
-    if name not in done and parts.get(name):
+def _total_gradient(emit: Emit, name: str, parts: dict[str, list[Sym | Piece]], totals: dict[str, Sym]) -> Sym | None:
+    """The sum of the gradient parts of a tensor; complete once all nodes that read the tensor have been visited."""
+    if name not in totals and parts.get(name):
         g = total(parts.pop(name))
         if g is not None:
-            done[name] = g.expand_like(emit.sym(name))
-    return done.get(name)
+            totals[name] = g.expand_like(emit.sym(name))
+    return totals.get(name)
 
 
 def _unbroadcast(g: Sym | Piece, x: Sym) -> Sym | Piece:
-    """Sum over the axes that broadcasting stretched; a gradient narrower than `x` is stretched when it settles."""
+    """Sum over the axes along which `x` was broadcast; `_total_gradient` expands a gradient smaller than `x`."""
     if isinstance(g, Piece):
         return g
     axes = shapes.surplus(g.dims, x.dims) if g.rank >= x.rank else ()
@@ -72,6 +72,7 @@ def _unbroadcast(g: Sym | Piece, x: Sym) -> Sym | Piece:
 
 
 def _rule(emit: Emit, node: Any, view: Node, rules: Mapping[str, Rule]) -> Rule:
+    """The rule of a node; operators of other domains have keys such as `com.microsoft::Gelu`."""
     key = view.op if node.domain in STANDARD_DOMAINS else f"{node.domain}::{node.op}"
     if key not in rules:
         raise missing_rule(key, node.name, emit.opset)
@@ -79,19 +80,20 @@ def _rule(emit: Emit, node: Any, view: Node, rules: Mapping[str, Rule]) -> Rule:
 
 
 def _view(emit: Emit, node: Any, alive: set[str], activations: set[str], group: Group | None) -> Node:
+    """The node as its rule reads it; a group appears as one node with the operator of the group."""
     sources, op, attrs = (node.inputs, node.op, node.attrs)
     if group is not None:
         sources, op, attrs = [group.source], group.op, group.attrs
     names = tuple(tensor.name for tensor in sources)
     outputs = tuple(tensor.name for tensor in node.outputs)
-    wanted = tuple(name in alive for name in names)
-    return Node(emit, op, node.name, attrs, Inputs(emit, names), outputs, wanted, activations)
+    needs_gradient = tuple(name in alive for name in names)
+    return Node(emit, op, node.name, attrs, Inputs(emit, names), outputs, needs_gradient, activations)
 
 
 def _paths(emit: Emit, above: list[Any], of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]:
     """The nodes between the tensors `at` and `of` in topological order, and the tensors on those paths.
 
-    A path runs through floating-point and quantised tensors only: nothing is differentiable across an index or a mask.
+    A path runs through floating-point and quantised tensors only: an index or a mask has no gradient.
     """
     leads = {of}
     for node in reversed(above):
@@ -112,7 +114,7 @@ def _paths(emit: Emit, above: list[Any], of: str, at: Iterable[str]) -> tuple[li
 
 
 def _activations(emit: Emit, above: list[Any]) -> set[str]:
-    """The tensors whose values follow from a graph input; a shape does not count as a value."""
+    """The tensors whose values depend on a graph input; dependence through a shape does not count."""
     found = {tensor.name for tensor in emit.graph.inputs}
     for node in above:
         if node.op not in SHAPE_READERS and any(tensor.name in found for tensor in _sources(node)):
@@ -137,7 +139,7 @@ def _ancestors(emit: Emit, of: str) -> list[Any]:
 
 
 def _sources(node: Any) -> list[Any]:
-    """What a node reads: its inputs, and whatever the bodies of If, Loop and Scan take from outside."""
+    """The tensors that a node reads: its inputs, and outer tensors that the bodies of If, Loop and Scan read."""
     sources = [tensor for tensor in node.inputs if tensor.name]
     for body in (value for value in node.attrs.values() if isinstance(value, gs.Graph)):
         inside = {tensor.name for tensor in body.inputs}
@@ -148,7 +150,7 @@ def _sources(node: Any) -> list[Any]:
 
 
 def _carries(emit: Emit, tensor: Any) -> bool:
-    """Whether a tensor can have a gradient: real numbers, and the integers that stand for real numbers."""
+    """Whether a tensor can have a gradient: floating-point numbers, and integers that stand for them."""
     kind = emit.sym(tensor.name).dtype
     summed = any(node.op in INTEGER_PRODUCTS for node in tensor.inputs)
     return np.issubdtype(kind, np.floating) or kind in QUANTISED or summed

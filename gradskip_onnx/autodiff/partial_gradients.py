@@ -1,4 +1,4 @@
-"""Gradients that fill only part of a tensor, put together by one Concat where they meet."""
+"""Gradients that fill only part of a tensor, joined by Concat instead of being padded and added."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .emit import Sym
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """The gradient of rows start, ..., start + size(part) - 1 along `axis` of a tensor; zero elsewhere."""
+    """A gradient that is `part` from `start` on along `axis` of a tensor, and zero elsewhere."""
 
     part: Sym
     axis: int
@@ -23,11 +23,12 @@ class Piece:
         return self.start + (width or 0)
 
     def whole(self) -> Sym:
+        """The gradient of the whole tensor, padded with zeros."""
         return self.part.pad(self.axis, self.start, self.size - self.stop)
 
 
 def total(parts: Sequence[Sym | Piece]) -> Sym | None:
-    """The sum of gradients that arrived at one tensor; pieces that touch are joined instead of padded and added."""
+    """The sum of the gradients of one tensor; adjacent pieces are joined instead of padded and added."""
     pieces = [part for part in parts if isinstance(part, Piece)]
     terms = [part for part in parts if isinstance(part, Sym)]
     for axis in sorted({piece.axis for piece in pieces}):
@@ -39,14 +40,14 @@ def total(parts: Sequence[Sym | Piece]) -> Sym | None:
 
 
 def _join(pieces: list[Piece]) -> list[Piece]:
-    """Runs of pieces along one axis that follow each other without gap or overlap, each as one piece."""
+    """Pieces along one axis, with adjacent ones (no gap, no overlap) joined to one."""
     runs: list[list[Piece]] = []
     for piece in sorted(pieces, key=lambda piece: piece.start):
-        touching = next((run for run in runs if run[-1].stop == piece.start), None)
-        if touching is None:
+        adjacent = next((run for run in runs if run[-1].stop == piece.start), None)
+        if adjacent is None:
             runs.append([piece])
         else:
-            touching.append(piece)
+            adjacent.append(piece)
     return [_concat(run) for run in runs]
 
 

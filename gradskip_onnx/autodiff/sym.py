@@ -1,4 +1,4 @@
-"""A tensor of the graph that can be calculated with, so that a gradient rule reads like its formula."""
+"""A tensor of the graph with arithmetic operators, so that a gradient rule reads like its formula."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Scalar = float | int | bool
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sym:
-    """A tensor of the graph, with the arithmetic that appends nodes to it."""
+    """A tensor of the graph; arithmetic on it appends nodes to the graph."""
 
     emit: Emit
     tensor: Any  # gs.Tensor
@@ -40,7 +40,7 @@ class Sym:
         return len(self.dims)
 
     def apply(self, op: str, *others: Sym | Scalar, dtype: Any = None, **attrs: Any) -> Sym:
-        """An elementwise operator; the dimensions broadcast."""
+        """Apply an elementwise operator; the dimensions broadcast."""
         operands = (self, *(self.lift(other) for other in others))
         dims = shapes.broadcast(*(operand.dims for operand in operands))
         return self.emit.op(op, *operands, dims=dims, dtype=dtype, **attrs)
@@ -105,13 +105,13 @@ class Sym:
         return self.emit.op("Cast", self, dims=self.dims, dtype=dtype, to=onnx_type(dtype))
 
     def scaled(self, factor: float) -> Sym:
-        """Times a number; a product of matrices takes it along at no cost."""
+        """This tensor times a number; if it is the result of a Gemm, the number goes into the Gemm at no cost."""
         node = self.tensor.inputs[0] if self.tensor.inputs else None
         if node is not None and node.op == "Gemm" and len(node.inputs) == 2 and self.emit.wrote(node):
             attrs = {**node.attrs, "alpha": node.attrs.get("alpha", 1.0) * factor}
-            return self.emit.op("Gemm", *map(self.emit.again, node.inputs), dims=self.dims, **attrs)
+            return self.emit.op("Gemm", *map(self.emit.as_sym, node.inputs), dims=self.dims, **attrs)
         if node is not None and node.op == "Reshape" and self.emit.wrote(node):
-            return self.emit.again(node.inputs[0]).scaled(factor).reshape(self.dims)
+            return self.emit.as_sym(node.inputs[0]).scaled(factor).reshape(self.dims)
         return self * factor
 
     def sum(self, axes: Sequence[int], keepdims: bool = True) -> Sym:
@@ -133,7 +133,7 @@ class Sym:
         return self.emit.op("Transpose", self, dims=dims, perm=[int(axis) for axis in perm])
 
     def reshape(self, dims: Dims, like: Sym | None = None) -> Sym:
-        """New dimensions; with two or more unknown ones the shape is read off `like` at run time."""
+        """Reshape to `dims`; with two or more unknown sizes the shape is that of `like` at run time."""
         if dims == self.dims and dims.count(None) < 2:
             return self
         if dims.count(None) < 2:
@@ -151,7 +151,7 @@ class Sym:
         return self.reshape(other.dims, other)
 
     def unsqueeze(self, *axes: int) -> Sym:
-        """Size-one axes at the places `axes` of the result."""
+        """Insert axes of size one, at the positions `axes` of the result."""
         rank = self.rank + len(axes)
         places = shapes.axes(rank, axes)
         rest = iter(self.dims)
@@ -169,18 +169,18 @@ class Sym:
         if dims == other.dims:
             return self
         stretch = [1 if mine == theirs else theirs for mine, theirs in zip(dims, other.dims, strict=True)]
-        known = [size for size in stretch if size is not None]
-        shape = self.emit.ints(known) if len(known) == len(stretch) else self.emit.shape(other)
+        fixed = [size for size in stretch if size is not None]
+        shape = self.emit.ints(fixed) if len(fixed) == len(stretch) else self.emit.shape(other)
         return self.emit.op("Expand", self, shape, dims=other.dims)
 
     def cut(self, axis: int, start: int, stop: int, step: int = 1) -> Sym:
-        """The entries start, start + step, ... before `stop` along an axis (all counted from the front)."""
+        """The entries start, start + step, ... before `stop` along an axis, all non-negative."""
         bounds = [self.emit.ints([number]) for number in (start, stop, axis, step)]
         dims = (*self.dims[:axis], len(range(start, stop, step)), *self.dims[axis + 1 :])
         return self.emit.op("Slice", self, *bounds, dims=dims)
 
     def pad(self, axis: int, before: int, after: int) -> Sym:
-        """Zeros before and after along one axis."""
+        """Add `before` and `after` zeros at the ends of one axis."""
         if not before and not after:
             return self
         size = self.dims[axis]
@@ -196,7 +196,7 @@ class Sym:
     def along(self, axis: int, matrix: Array) -> Sym:
         """Multiply the vectors along one axis by a constant matrix (old size, new size)."""
         if axis == self.rank - 2:
-            return self.emit.const(matrix.T, self.dtype) @ self  # columns: from the left, nothing to transpose
+            return self.emit.const(matrix.T, self.dtype) @ self  # from the left: no transposition needed
         return self.times(axis, self.emit.const(matrix, self.dtype))
 
     def times(self, axis: int, matrix: Sym) -> Sym:

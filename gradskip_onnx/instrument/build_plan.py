@@ -15,7 +15,7 @@ from gradskip_onnx.autodiff.engine import backward
 from gradskip_onnx.autodiff.per_class_rows import RowEmit
 from gradskip_onnx.autodiff.rules.table import Rule
 from gradskip_onnx.autodiff.rulesets.choice import TRUE_GRADIENT, Rules
-from gradskip_onnx.autodiff.rulesets.gamma_rule import behind_embedding
+from gradskip_onnx.autodiff.rulesets.gamma_rule import after_embedding
 from gradskip_onnx.autodiff.rulesets.table import GRADIENT
 from gradskip_onnx.autodiff.scores.seeds import Seed, logit, named_seed
 from gradskip_onnx.errors import InputError
@@ -91,7 +91,7 @@ def _simplify(
     graph: gs.Graph, shown: Sequence[str], facts: Mapping[str, TensorFact], table: Mapping[str, Rule]
 ) -> Mapping[str, TensorFact]:
     """Rewrite the forward pass in place so that the tensors in `shown` take less arithmetic; returns the new facts."""
-    if all(behind_embedding(table.get(op)) is GRADIENT.get(op) for op in OPERATORS):
+    if all(after_embedding(table.get(op)) is GRADIENT.get(op) for op in OPERATORS):
         facts = mix_before_enlarging(graph, shown, facts)
     return prune_rows(graph, shown, facts)
 

@@ -1,1 +1,1 @@
-"""The gradient of each operator."""
+"""The gradient rule of each operator."""

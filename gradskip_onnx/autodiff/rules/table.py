@@ -1,4 +1,4 @@
-"""What a gradient rule is: a function of the forward node and the gradients of its outputs, kept in one table."""
+"""The table of gradient rules; a rule is a function of the forward node and the gradients of its outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STANDARD_DOMAINS = ("", "ai.onnx", None)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """The inputs of a node by position; omitted optional ones are only visible to `get`."""
+    """The inputs of a node by position; for an optional input that may be missing use `get`."""
 
     emit: Emit
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A forward node as a rule sees it: inputs `x`, outputs `ys` (the first is `y`), attributes."""
+    """A forward node as a rule reads it: inputs `x`, names of outputs `ys`, first output `y`, attributes."""
 
     emit: Emit
     op: str
@@ -53,8 +53,8 @@ class Node:
     attrs: Mapping[str, Any]
     x: Inputs
     ys: tuple[str, ...]
-    wanted: tuple[bool, ...]  # per input: does a gradient have to go there
-    activations: Set[str]  # tensors whose values follow from the image; the others are weights
+    needs_gradient: tuple[bool, ...]  # per input: whether its gradient is used
+    activations: Set[str]  # tensors whose values depend on the image; the others are weights
 
     @property
     def y(self) -> Sym:
@@ -65,7 +65,7 @@ class Node:
         return self.emit.opset
 
     def varies(self, index: int) -> bool:
-        """Whether an input follows from the image."""
+        """Whether the values of an input depend on the image."""
         return self.x.has(index) and self.x.names[index] in self.activations
 
     def value(self, index: int) -> Array | None:
@@ -73,7 +73,7 @@ class Node:
         return self.emit.value(self.x.names[index]) if self.x.has(index) else None
 
     def first(self, g: Gradient) -> tuple[Gradient, ...]:
-        """The gradient of the first input; the others (axes, shapes, indices) have none."""
+        """The gradients of all inputs if only the first has one, `g`; the others are axes, shapes or indices."""
         return (g, *(None for _ in range(len(self.x) - 1)))
 
     def missing(self, what: str) -> MissingRuleError:
@@ -93,8 +93,9 @@ class Node:
 def vjp(*ops: str, note: str = "", table: dict[str, Rule] | None = None) -> Callable[[Rule], Rule]:
     """Register the vector-Jacobian product of one or more operators.
 
-    The rule is called with the node and one gradient per output (None for an output that leads nowhere) and
-    returns one gradient per input (None for an input without one). Broadcasting back is the engine's work.
+    The rule is called with the node and one gradient per output (None for an output that does not reach the score) and
+    returns one gradient per input (None for an input without one). The engine sums gradients over broadcast axes.
+    `table` is the table to register in; the default is that of the true gradient.
     """
 
     def register(rule: Rule) -> Rule:

@@ -1,4 +1,4 @@
-"""THE TABLE, elementwise and linear operators: one short rule each, reading like its formula."""
+"""THE TABLE, elementwise and linear operators: one short rule each, written like its formula."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def mean_of(n: Node, g: Sym) -> Out:
 
 @vjp("Pow")
 def power(n: Node, g: Sym) -> Out:
-    """p x^(p-1) and y log x, with the limits 0 at p = 0 and at x = 0."""
+    """dx = g p x^(p-1), 0 where p = 0; dp = g y log x, 0 where x = 0."""
     x, p = n.x[0], n.x[1]
     exponent = p.cast(g.dtype)
     constant = n.value(1)
@@ -261,7 +261,7 @@ def hard_sigmoid(n: Node, g: Sym) -> Out:
 
 @vjp("HardSwish")
 def hard_swish(n: Node, g: Sym) -> Out:
-    """x clip(x/6 + 1/2, 0, 1): slope 0 up to -3, x/3 + 1/2 between, 1 from 3 on."""
+    """y = x clip(x/6 + 1/2, 0, 1): y' = 0 for x <= -3, 1 for x >= 3, x/3 + 1/2 between."""
     x = n.x[0]
     return ((x > -3).where((x < 3).where(g * (x * (1 / 3) + 0.5), g), 0),)
 
@@ -314,6 +314,7 @@ def gelu(n: Node, g: Sym) -> Out:
 
 
 def normal_cdf(x: Sym) -> Sym:
+    """The distribution function of the standard normal distribution."""
     return 0.5 * (1 + (x * math.sqrt(0.5)).apply("Erf"))
 
 
@@ -348,7 +349,7 @@ def matmul(n: Node, g: Sym) -> Out:
 
 
 def by_matrix(a: Sym, b: Sym, g: Sym) -> Out:
-    """Gradients of a stack of rows times one matrix, as Gemm: the weight is read transposed, never copied."""
+    """Gradients of rows (.., k) times one matrix (k, m), by Gemm: it reads the weight transposed without a copy."""
     rows = shapes.volume(a.dims[:-1])
     flat_a, flat_g = a.reshape((rows, a.dims[-1])), g.reshape((rows, g.dims[-1]))
     grad_a = a.emit.op("Gemm", flat_g, b, dims=flat_a.dims, transB=1).reshape_like(a)
@@ -357,7 +358,7 @@ def by_matrix(a: Sym, b: Sym, g: Sym) -> Out:
 
 @vjp("Gemm")
 def gemm(n: Node, g: Sym) -> Out:
-    """Y = alpha A' B' + beta C, where ' may transpose."""
+    """Y = alpha A' B' + beta C; A' and B' are A and B, transposed if the attributes say so."""
     a, b = n.x[0], n.x[1]
     alpha, beta = n.attrs.get("alpha", 1.0), n.attrs.get("beta", 1.0)
     ta, tb = n.attrs.get("transA", 0), n.attrs.get("transB", 0)
@@ -376,7 +377,7 @@ def gemm(n: Node, g: Sym) -> Out:
 
 @vjp("Einsum", note="no repeated index within one operand")
 def einsum(n: Node, g: Sym) -> Out:
-    """For operand i: the sum over all other operands and g; an index found in operand i alone is stretched."""
+    """The gradient of operand i is the einsum of g and all other operands; it is constant along indices of i alone."""
     terms, result = _equation(n)
     if any(len(set(term.replace(".", ""))) < len(term.replace(".", "")) for term in (*terms, result)):
         raise n.missing(f"a repeated index in {n.attrs['equation']!r}")
@@ -384,14 +385,15 @@ def einsum(n: Node, g: Sym) -> Out:
     gradients = []
     for i, (term, operand) in enumerate(zip(terms, operands, strict=True)):
         others = [(t, x) for j, (t, x) in enumerate(zip(terms, operands, strict=True)) if j != i]
-        known = set(result).union(*(t for t, _ in others))
-        kept = "".join(letter for letter in term if letter in known)
+        available = set(result).union(*(t for t, _ in others))
+        kept = "".join(letter for letter in term if letter in available)
         equation = ",".join([result, *(t for t, _ in others)]) + "->" + kept
         gradients.append(_einsum(equation, [g, *(x for _, x in others)], kept, term, operand))
     return tuple(gradients)
 
 
 def _equation(n: Node) -> tuple[list[str], str]:
+    """The indices of each operand and of the result, which may be implicit in the equation."""
     left, arrow, right = n.attrs["equation"].replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow:
@@ -401,8 +403,8 @@ def _equation(n: Node) -> tuple[list[str], str]:
 
 
 def _einsum(equation: str, operands: list[Sym], kept: str, term: str, like: Sym) -> Sym:
-    """`equation` evaluated, then with the indices of `term` it lacks put back as size one."""
-    sizes: dict[str, Dims] = {}  # per letter, a tuple: the ellipsis has several
+    """Evaluate `equation`, then insert the indices of `term` that are not in `kept` as axes of size one."""
+    sizes: dict[str, Dims] = {}  # per letter; a tuple, since the ellipsis "." stands for several axes
     for labels, operand in zip(equation.partition("->")[0].split(","), operands, strict=True):
         head, dots, tail = labels.partition("...")
         sizes.update((letter, (size,)) for letter, size in zip(head, operand.dims, strict=False))

@@ -21,25 +21,26 @@ CHANNEL_SCALE_OPSET = 21  # GroupNormalization: one scale per channel from here,
 
 
 def statistics(x: Sym, axes: Sequence[int], epsilon: float) -> tuple[Sym, Sym]:
-    """x - mean and 1 / std over `axes`, recomputed; half precision is widened because squares overflow it."""
+    """x - mean and 1 / std over `axes`, recomputed; in float32 for half precision, where squares overflow."""
     x = widened(x)
     centred = x - x.mean(axes)
     return centred, ((centred * centred).mean(axes) + epsilon).apply("Sqrt").apply("Reciprocal")
 
 
 def widened(x: Sym) -> Sym:
+    """`x` in float32 if it is in half precision, else `x` itself."""
     return x.cast(np.float32) if x.dtype == np.float16 else x
 
 
 def standardise(q: Sym, x: Sym, axes: Sequence[int], epsilon: float, back: Back) -> tuple[Sym, Sym]:
-    """For h = (x - mean) / std: the gradient of x when that of h is `q`, and h itself."""
+    """The gradient of x, and h = (x - mean) / std, from the gradient `q` of h."""
     centred, inverse = statistics(x, axes, epsilon)
     h = centred * inverse
     return back(widened(q), h, inverse, axes).cast(x.dtype), h.cast(x.dtype)
 
 
 def layer_statistics(n: Node) -> tuple[Sym, Sym]:
-    """x - mean and 1 / std of a LayerNormalization, which hands out both."""
+    """x - mean and 1 / std of a LayerNormalization, from its optional outputs if these are usable."""
     x = n.x[0]
     axis = n.attrs.get("axis", -1) % x.rank
     node = n.y.tensor.inputs[0]
@@ -74,7 +75,7 @@ def through_statistics(q: Sym, h: Sym, inverse: Sym, axes: Sequence[int]) -> Sym
 
 
 def normalised(n: Node, g: Sym, back: Back) -> Out:
-    """The gradients of a normalisation with statistics per image; `back` leads from h to x."""
+    """The gradients of a normalisation with statistics per image; `back` gives that of x from that of h."""
     return NORMALISED[n.op](n, g, back)
 
 
@@ -102,7 +103,7 @@ def group_norm(n: Node, g: Sym, back: Back) -> Out:
 
 @vjp("BatchNormalization", note="inference only")
 def batch_norm(n: Node, g: Sym, *more: Sym | None) -> Out:
-    """y = s (x - m) / sqrt(v + eps) + b with stored m, v."""
+    """y = s (x - m) / sqrt(v + eps) + b with constant m and v."""
     g = n.only_first(g, more)
     if n.attrs.get("training_mode", 0):
         raise n.missing("training mode")
@@ -121,14 +122,14 @@ def per_channel(vector: Sym, x: Sym) -> Sym:
 
 
 def channel_sums(g: Sym, h: Sym) -> tuple[Sym, Sym]:
-    """Gradients of scale and bias in y = scale h + bias with one number per channel."""
+    """Gradients (C,) of scale and bias in y = scale h + bias."""
     axes = [axis for axis in range(g.rank) if axis != 1]
     return (g * h).sum(axes, keepdims=False), g.sum(axes, keepdims=False)
 
 
 @vjp("RMSNormalization")
 def rms_norm(n: Node, g: Sym) -> Out:
-    """h = x / rms, dx = (q - h mean(q h)) / rms."""
+    """With h = x / rms and q = g scale: dx = (q - h mean(q h)) / rms."""
     x = n.x[0]
     axes = range(n.attrs.get("axis", -1) % x.rank, x.rank)
     wide, q = widened(x), widened(g * n.x[1])
@@ -150,7 +151,7 @@ NORMALISED = {
 
 @vjp("LpNormalization")
 def lp_norm(n: Node, g: Sym) -> Out:
-    """y = x / r with r the p-norm: dx = (g - d sum(g y)) / r, where d = dr/dx (sign x, or y); r = 0 gives 0."""
+    """y = x / r with the p-norm r: dx = (g - d sum(g y)) / r, d = dr/dx (sign x for p = 1, y for p = 2); 0 at r = 0."""
     x, axis = n.x[0], [n.attrs.get("axis", -1)]
     if n.attrs.get("p", 2) == 1:
         norm, slope = x.apply("Abs").sum(axis), x.apply("Sign")
@@ -163,6 +164,7 @@ def lp_norm(n: Node, g: Sym) -> Out:
 
 
 def reduced_axes(n: Node) -> tuple[int, ...]:
+    """The axes that a reduction reduces, non-negative."""
     rank = n.x[0].rank
     axes = integers(n, 1, "axes")
     if not axes:
@@ -171,7 +173,7 @@ def reduced_axes(n: Node) -> tuple[int, ...]:
 
 
 def kept(n: Node, reduced: Sym) -> Sym:
-    """A reduced tensor with its axes back as size one, so that it broadcasts against the input."""
+    """A reduced tensor with its reduced axes as size one, so that it broadcasts against the input."""
     axes = reduced_axes(n)
     return reduced if n.attrs.get("keepdims", 1) or not axes else reduced.unsqueeze(*axes)
 
@@ -198,7 +200,7 @@ def reduce_extreme(n: Node, g: Sym) -> Out:
 
 @vjp("ReduceProd")
 def reduce_prod(n: Node, g: Sym) -> Out:
-    """The product of the others: y / x without zeros; with one zero only that element has a gradient."""
+    """dx_i = g times the product of the other elements: y / x_i without zeros; with one zero, only there not 0."""
     x, axes = n.x[0], reduced_axes(n)
     is_zero = x.equals(0)
     filled = is_zero.where(n.emit.const(1, x.dtype), x)

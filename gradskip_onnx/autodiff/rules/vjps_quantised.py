@@ -1,7 +1,7 @@
-"""Rules for quantised tensors: rounding is taken straight through, as if it were the identity.
+"""THE TABLE, quantised tensors: straight-through rules, which treat rounding as the identity.
 
-An integer tensor q stands for the real numbers s (q - z). Its gradient is taken with respect to q as if q were real,
-so scales appear where the chain rule puts them; saturation and the choice of a dynamic scale are not differentiated.
+An integer tensor q stands for the real numbers s (q - z). The gradient at q is that of a real q, so the chain rule
+brings in the scales. Saturation and the choice of a dynamic scale are not differentiated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STRAIGHT = "straight through: rounding counts as the identity"
 
 
 def along_axis(n: Node, scale: Sym, rank: int) -> Sym:
-    """A scale per slice, shaped to multiply the tensor it belongs to."""
+    """A scale, or one per slice along `axis`, reshaped to broadcast against its tensor of this rank."""
     if n.attrs.get("block_size"):
         raise n.missing("a scale per block on the path of the gradient")
     if scale.rank != 1 or scale.dims[0] == 1:
@@ -30,9 +30,9 @@ def along_axis(n: Node, scale: Sym, rank: int) -> Sym:
 
 
 def with_scale(n: Node, values: Sym, scale: Sym | None) -> Out:
-    """Gradients of the values and, where it is wanted, of the scale: a scale per slice gets the sum of its slice."""
-    found: list[Gradient] = [values, scale if n.wanted[1] else None, *([None] * (len(n.x) - 2))]
-    if n.wanted[1] and scale is not None and n.x[1].rank == 1 and n.x[1].dims[0] != 1:
+    """Gradients of all inputs from those of the values and of the scale; that of a scale per slice is a sum."""
+    found: list[Gradient] = [values, scale if n.needs_gradient[1] else None, *([None] * (len(n.x) - 2))]
+    if n.needs_gradient[1] and scale is not None and n.x[1].rank == 1 and n.x[1].dims[0] != 1:
         axis = int(n.attrs.get("axis", 1)) % scale.rank
         found[1] = scale.sum([i for i in range(scale.rank) if i != axis], keepdims=False)
     return tuple(found)
@@ -52,19 +52,19 @@ def dequantize(n: Node, g: Sym) -> Out:
     """x = s (q - z): dq = s dx, ds = (q - z) dx."""
     wide = g.cast(np.float32)
     axis = int(n.attrs.get("axis", 1))
-    shifted = wide * centred(n, 0, 2, axis) if n.wanted[1] else None
+    shifted = wide * centred(n, 0, 2, axis) if n.needs_gradient[1] else None
     return with_scale(n, wide * along_axis(n, n.x[1], n.x[0].rank).cast(np.float32), shifted)
 
 
 @vjp("DynamicQuantizeLinear", note=STRAIGHT)
 def dynamic_quantize(n: Node, g: Sym | None, *_: Sym | None) -> Out:
-    """q = x/s + z with s found from x, which is not differentiated."""
+    """q = x/s + z; s is computed from x, but not differentiated."""
     scale = n.emit.sym(n.ys[1])
     return (None if g is None else g / scale,)
 
 
 def centred(n: Node, values: int, zero: int, axis: int | None) -> Sym:
-    """q - z as real numbers; a zero point per slice lies along `axis`."""
+    """q - z in float32; `values` and `zero` are input positions, zero points per slice are along `axis`."""
     q = n.x[values].cast(np.float32)
     z = n.x.get(zero)
     if z is None:
@@ -77,18 +77,18 @@ def centred(n: Node, values: int, zero: int, axis: int | None) -> Sym:
 
 @vjp("MatMulInteger", note=STRAIGHT)
 def matmul_integer(n: Node, g: Sym) -> Out:
-    """y = (A - a)(B - b)."""
+    """y = (A - a)(B - b) with zero points a and b."""
     a, b = n.x[0], n.x[1]
     if min(a.rank, b.rank) < 2:
         raise n.missing("vectors")
     none: list[Any] = [None] * (len(n.x) - 2)
-    da = g @ centred(n, 1, 3, -1).mT if n.wanted[0] else None
-    db = centred(n, 0, 2, -2).mT @ g if n.wanted[1] else None
+    da = g @ centred(n, 1, 3, -1).mT if n.needs_gradient[0] else None
+    db = centred(n, 0, 2, -2).mT @ g if n.needs_gradient[1] else None
     return (da, db, *none)
 
 
 @vjp("ConvInteger", note=STRAIGHT)
 def conv_integer(n: Node, g: Sym) -> Out:
-    if n.wanted[1]:
+    if n.needs_gradient[1]:
         raise n.missing("a gradient at the kernel")
     return n.first(conv_to_image(n, g, centred(n, 1, 3, 0)))

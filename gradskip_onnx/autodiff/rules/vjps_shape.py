@@ -15,11 +15,11 @@ from .table import Gradient, Node, vjp
 
 Out = tuple[Gradient, ...]
 
-SCATTER_ADD_OPSET = 16  # ScatterElements and ScatterND learn to add
+SCATTER_ADD_OPSET = 16  # the first in which ScatterElements and ScatterND can add
 
 
 def fixed(n: Node, size: int | None, what: str) -> int:
-    """A size that the rule must know when the graph is built."""
+    """`size`, which must not follow the batch size; else raises UnsupportedModelError."""
     if size is None:
         raise UnsupportedModelError(
             "dynamic-shape", f"{n.op} (node {n.name!r}): the gradient needs a fixed {what}; export with fixed sizes"
@@ -28,7 +28,7 @@ def fixed(n: Node, size: int | None, what: str) -> int:
 
 
 def integers(n: Node, index: int, attribute: str, default: Sequence[int] | None = None) -> list[int] | None:
-    """Constants given as an input (newer opsets) or as an attribute (older ones)."""
+    """Constant integers from an input (newer opsets) or an attribute (older ones); None if there are none."""
     if n.x.has(index):
         value = n.value(index)
         if value is None:
@@ -59,7 +59,7 @@ def expand(n: Node, g: Sym) -> Out:
 
 @vjp("Tile")
 def tile(n: Node, g: Sym) -> Out:
-    """(r d) -> r, d on every axis, then the sum over r."""
+    """Split every axis (r d) into (r, d) and sum over the repeats r."""
     repeats = integers(n, 1, "repeats") or []
     x = n.x[0]
     split = tuple(size for pair in zip(repeats, x.dims, strict=True) for size in pair)
@@ -138,7 +138,7 @@ def slice_(n: Node, g: Sym) -> Out:
 
 
 def place(g: Sym, axis: int, chosen: range, size: int) -> Piece:
-    """`g` put at the evenly spaced positions `chosen` of an axis of `size`."""
+    """`g` at the evenly spaced positions `chosen` along an axis of length `size`; zero elsewhere."""
     if chosen.step < 0:
         chosen = chosen[::-1]
         count = len(chosen)
@@ -179,7 +179,7 @@ def gather(n: Node, g: Sym) -> Out:
     x, index = n.x[0], n.x[1]
     axis = n.attrs.get("axis", 0) % x.rank
     if axis == 0 and x.dims[0] is None and n.opset >= SCATTER_ADD_OPSET:
-        wide = g.cast(np.float32) if g.dtype == np.float16 else g  # half precision cannot be added up on the CPU
+        wide = g.cast(np.float32) if g.dtype == np.float16 else g  # ScatterND cannot add in half precision on the CPU
         zeros, places = n.emit.zeros_like(x).cast(wide.dtype), index.cast(np.int64).unsqueeze(index.rank)
         return n.emit.op("ScatterND", zeros, places, wide, dims=x.dims, reduction="add"), None
     size = fixed(n, x.dims[axis], "size along the axis")
@@ -201,7 +201,7 @@ def _count(n: Node, index: Sym) -> int:
 
 
 def _gather_rows(g: Sym, index: Sym, axis: int, size: int) -> Sym:
-    """Rows chosen at run time: the product with the matrix that has a one where row k was chosen."""
+    """The gradient for indices known at run time: the product with a matrix of ones at (k, index k)."""
     emit = g.emit
     flat = index.reshape((g.dims[axis], 1)).cast(np.int64)
     positions = emit.const(np.arange(size)[None], np.int64)
@@ -243,7 +243,7 @@ def scatter_nd(n: Node, g: Sym) -> Out:
 
 
 def _kept(n: Node, op: str, g: Sym, **attrs: int) -> Sym:
-    """The gradient of what was written onto: zero where it was replaced."""
+    """The gradient of the tensor that the updates are written to: zero where they replace it."""
     reduction = n.attrs.get("reduction", "none")
     if reduction not in ("none", "add"):
         raise n.missing(f"reduction {reduction!r}")

@@ -19,12 +19,12 @@ from .vjps_shape import fixed
 
 Out = tuple[Gradient, ...]
 
-IR_VERSION = 8  # of the one-node models evaluated here; old enough for every ONNX Runtime supported
+IR_VERSION = 8  # of the one-node models evaluated here: every supported ONNX Runtime reads it
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a sliding window walks over the image axes, with auto_pad worked out."""
+    """Geometry of a sliding window over the image axes; auto_pad is resolved to pads."""
 
     kernel: list[int]
     strides: list[int]
@@ -33,7 +33,7 @@ class Window:
     after: list[int]
 
     def span(self, axis: int) -> int:
-        """How many pixels a dilated window covers."""
+        """The extent of the dilated window in pixels."""
         return (self.kernel[axis] - 1) * self.dilations[axis] + 1
 
     @property
@@ -65,7 +65,7 @@ def window(n: Node, kernel: Sequence[int | None], fine: Sequence[int | None], co
 
 @vjp("Conv", note="gradient of the image and the bias; fixed image size; none for the kernel")
 def conv(n: Node, g: Sym) -> Out:
-    if n.wanted[1]:
+    if n.needs_gradient[1]:
         raise n.missing("a gradient at the kernel")
     return (conv_to_image(n, g, n.x[1]), None, g.sum([0, *range(2, g.rank)], keepdims=False))[: len(n.x)]
 
@@ -86,7 +86,7 @@ def conv_to_image(n: Node, g: Sym, kernel: Sym) -> Sym:
 @vjp("ConvTranspose", note="gradient of the image and the bias; fixed image size; none for the kernel")
 def conv_transpose(n: Node, g: Sym) -> Out:
     x, kernel = n.x[0], n.x[1]
-    if n.wanted[1]:
+    if n.needs_gradient[1]:
         raise n.missing("a gradient at the kernel")
     w = window(n, kernel.dims[2:], g.dims[2:], x.dims[2:])
     if "output_shape" in n.attrs:
@@ -97,7 +97,7 @@ def conv_transpose(n: Node, g: Sym) -> Out:
 
 @vjp("AveragePool", note="fixed image size")
 def average_pool(n: Node, g: Sym) -> Out:
-    """The mean over a window is the product of one averaging matrix per axis."""
+    """The mean over a window is one averaging matrix per axis."""
     x = n.x[0]
     w = window(n, n.attrs["kernel_shape"], x.dims[2:], g.dims[2:])
     for i in range(x.rank - 2):
@@ -107,7 +107,7 @@ def average_pool(n: Node, g: Sym) -> Out:
 
 
 def averaging(w: Window, axis: int, fine: int, coarse: int, count_pads: bool) -> Array:
-    """Matrix (coarse, fine): row o averages the pixels window o covers; pads beyond the declared ones never count."""
+    """Matrix (coarse, fine): row o averages the pixels in window o; positions beyond the declared pads do not count."""
     matrix = np.zeros((coarse, fine))
     for o in range(coarse):
         start = o * w.strides[axis] - w.before[axis]
@@ -131,9 +131,10 @@ def global_max_pool(n: Node, g: Sym) -> Out:
 
 @vjp("MaxPool", note="fixed image size")
 def max_pool(n: Node, g: Sym, *_: None) -> Out:
-    """Each gradient goes to the pixel of its window that the maximum came from; pixels add up over windows.
+    """The gradient of a window goes to the pixel of its maximum; a pixel gets the sum over its windows.
 
-    A map for each place in the window holds the gradients that go there; a transposed convolution lays them out.
+    One map per place in the window holds the gradients that belong there; a transposed convolution with a one-hot
+    kernel per place adds them into the image.
     """
     x = n.x[0]
     fine = [fixed(n, size, "image size") for size in x.dims[2:]]
@@ -141,7 +142,7 @@ def max_pool(n: Node, g: Sym, *_: None) -> Out:
     w = window(n, n.attrs["kernel_shape"], fine, coarse)
     attrs = {key: value for key, value in n.attrs.items() if key != "storage_order"}
     position = n.emit.ops("MaxPool", x, dims=[g.dims, g.dims], dtypes=[g.dtype, np.int64], **attrs)[1]
-    pixel = position - position / math.prod(fine) * math.prod(fine)  # they count through all images and channels
+    pixel = position - position / math.prod(fine) * math.prod(fine)  # positions count through all images and channels
     places = pixels_of_windows(w, fine, coarse)
     hits = pixel.unsqueeze(2).equals(n.emit.const(places, np.int64)).cast(g.dtype)
     maps = (g.unsqueeze(2) * hits).reshape((None, *places.shape))
@@ -157,7 +158,7 @@ def max_pool(n: Node, g: Sym, *_: None) -> Out:
 
 
 def pixels_of_windows(w: Window, fine: Sequence[int], coarse: Sequence[int]) -> Array:
-    """(places in a window, *windows): the pixel of an image of size `fine` at each place, -1 in the padding."""
+    """The pixel of an image of size `fine` at each place of each window, (places, *coarse); -1 in the padding."""
     shape = (1,) * (2 * len(fine))
     found, inside = np.zeros(shape, np.int64), np.ones(shape, bool)
     for i, (size, count) in enumerate(zip(fine, coarse, strict=True)):
@@ -176,7 +177,7 @@ def resize(n: Node, g: Sym) -> Out:
     if n.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise n.missing("a kept aspect ratio")
     if x.dims == g.dims:
-        return n.first(g)  # ONNX Runtime copies then, whatever the scales say
+        return n.first(g)  # for equal sizes ONNX Runtime copies, whatever the scales are
     scales = n.value(2)
     for axis, (size, target) in enumerate(zip(x.dims, g.dims, strict=True)):
         scale = None if scales is None or not scales.size else _scale(n, scales, axis)
@@ -187,15 +188,16 @@ def resize(n: Node, g: Sym) -> Out:
 
 
 def _scale(n: Node, scales: Array, axis: int) -> float:
-    """The factor for `axis`; from opset 18 on only some axes may be listed."""
+    """The scale of `axis`; from opset 18 on scales may be given for some axes only, the others have 1."""
     listed = [a % n.x[0].rank for a in n.attrs.get("axes", range(n.x[0].rank))]
     return float(scales[listed.index(axis)]) if axis in listed else 1.0
 
 
 def resizing(n: Node, size: int, target: int, scale: float | None) -> Array:
-    """Matrix (size, target) of Resize along one axis: what it makes of the unit vectors.
+    """Matrix (size, target) of Resize along one axis, found by resizing the unit vectors.
 
-    They are the channels of an image one row high; it is stretched to two rows because equal sizes are only copied.
+    The unit vectors are the channels of an image of one row. It is resized to two rows, because ONNX Runtime only
+    copies if all sizes stay equal.
     """
     attrs = {key: value for key, value in n.attrs.items() if key not in ("axes", "keep_aspect_ratio_policy")}
     if scale is None:

@@ -1,1 +1,1 @@
-"""Tables of rules: the gradient, and the relevance rules laid over it."""
+"""Rule sets: the true gradient, and relevance rules as overlays of it."""

@@ -1,7 +1,7 @@
-"""The rules of AttnLRP and of the forms of LRP for vision transformers built on it, as gradients.
+"""The rules of AttnLRP and of its variants for vision transformers, written as gradients.
 
-Relevance is value times gradient, so that the epsilon rule of a linear operator is its ordinary gradient (epsilon to
-0) and the identity rule of x F(x) a gradient through x alone. Achtibat et al. 2024, "AttnLRP: Attention-Aware
+Relevance is value times gradient. The epsilon rule of a linear operator is then its ordinary gradient (epsilon -> 0),
+and the identity rule of x F(x) the gradient through x alone. Achtibat et al. 2024, "AttnLRP: Attention-Aware
 Layer-Wise Relevance Propagation for Transformers"; Bakish et al. 2025, "Revisiting LRP: Positional Attribution as the
 Missing Ingredient for Transformer Explainability".
 """
@@ -16,46 +16,49 @@ from gradskip_onnx.operators import Kind, of_kind
 
 from .conservative import ATTENTION_HELD, GATES_HELD, SPREAD_HELD
 from .gamma_rule import GammaRule
-from .gates import carries, embeds, in_attention
+from .gates import in_attention, is_patch_embedding, own_signals
 
 LINEAR = of_kind(Kind.MATRIX)
-CONVOLUTIONS = of_kind(Kind.CONVOLUTION) - {"ConvTranspose"}  # which makes no patches, and is no layer of its own
+CONVOLUTIONS = of_kind(Kind.CONVOLUTION) - {"ConvTranspose"}  # it is neither patch embedding nor layer
 
 
 def lrp(*, attention_held: bool, halves: bool, gamma_linear: float, gamma_conv: float) -> dict[str, Rule]:
-    """The overlay: norms and gates held, attention held or not, products of two activations halved or not."""
-    gammas, near = _Gammas(gamma_linear, gamma_conv), not gamma_linear
-    products: dict[str, Rule] = {op: GammaRule(VJPS[op], gammas, near) for op in LINEAR | CONVOLUTIONS}
+    """Overlay that holds spreads and gates constant, and attention if `attention_held`.
+
+    With `halves`, both factors of a product of activations get half of its relevance.
+    """
+    gammas, embedding_only = _Gammas(gamma_linear, gamma_conv), not gamma_linear
+    products: dict[str, Rule] = {op: GammaRule(VJPS[op], gammas, embedding_only) for op in LINEAR | CONVOLUTIONS}
     rules = SPREAD_HELD | GATES_HELD | (ATTENTION_HELD if attention_held else {}) | products
     return rules | ({op: halved(rules[op]) for op in LINEAR | {"Mul"}} if halves else {})
 
 
 def halved(rule: Rule) -> Rule:
-    """Two activations that are multiplied get half of the relevance each; a gate that is held counts as none."""
+    """A rule that gives each of two multiplied activations half of the relevance; a constant gate is not counted."""
 
     def half(n: Node, g: Sym, *more: Sym | None) -> tuple[Gradient, ...]:
-        return rule(n, 0.5 * g if len(carries(n)) > 1 else g, *more)
+        return rule(n, 0.5 * g if len(own_signals(n)) > 1 else g, *more)
 
     return half
 
 
 @dataclass(frozen=True, slots=True)
 class _Gammas:
-    """Which gamma a product gets: one for the patch embedding, one for layers outside of attention, 0 elsewhere.
+    """The gamma of a product: one value for the patch embedding, one for layers outside of attention, 0 elsewhere.
 
-    The layers inside are those of the reference code's attention module, which the gamma rule does not reach. 1 x 1
-    convolutions are layers like any other; convolutions that mix places get the plain rule.
+    As in the reference code, layers that make queries, keys, values or the output of attention have gamma 0. A 1 x 1
+    convolution is a linear layer; a convolution over several places has gamma 0.
     """
 
-    linear: float
-    conv: float
+    linear: float  # of linear layers
+    conv: float  # of the patch embedding
 
     def __call__(self, n: Node) -> float:
         if n.varies(0) and n.varies(1):
             return 0.0
-        if self.conv and embeds(n):
+        if self.conv and is_patch_embedding(n):
             return self.conv
-        if not self.linear or embeds(n) or in_attention(n):
+        if not self.linear or is_patch_embedding(n) or in_attention(n):
             return 0.0
         pointwise = n.op in LINEAR or (n.attrs.get("group", 1) == 1 and set(n.x[1].dims[2:]) == {1})
         return self.linear if pointwise else 0.0

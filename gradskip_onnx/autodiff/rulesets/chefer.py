@@ -1,5 +1,5 @@
 """The relevance rules of Chefer, Gur and Wolf (CVPR 2021), "Transformer Interpretability Beyond Attention
-Visualization": positive contributions at layers, halves at products, sums that keep the balance of their branches.
+Visualization": layers share by positive contributions, products by halves, sums by the totals of their branches.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from functools import reduce
 from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.rules.table import Gradient, Node, Rule, vjp
 
-from .gates import PRODUCTS, carries
+from .gates import PRODUCTS, own_signals
 from .linear import Linear
 from .relevance import RELEVANCE, STABILISER, over, to_signals
 
 Out = tuple[Gradient, ...]
 
 HALF = 2  # bytes
-SMALLEST_HALF = 6.2e-5  # the stabiliser is 0 in half precision; smaller numbers than this have few digits there
+SMALLEST_HALF = 6.2e-5  # stabiliser in half precision, where STABILISER would be 0: about the smallest normal number
 
 CHEFER: dict[str, Rule] = dict(RELEVANCE)
 
@@ -33,7 +33,7 @@ def product(n: Node, r: Sym) -> Out:
 def of_layer(f: Linear, r: Sym) -> Sym:
     """Positive contributions only: S = R / (x+ W+ + x- W-), R_x = x+ (S W+) + x- (S W-); the bias gets nothing.
 
-    An output without positive contributions needs no guard: S is large there, but all it is multiplied by is 0.
+    An output without positive contributions needs no guard: S is large there, but it is multiplied by 0.
     """
     plus = f.x.apply("Relu"), f.weight.apply("Relu")
     minus = f.x - plus[0], f.weight - plus[1]
@@ -46,14 +46,14 @@ def of_activations(n: Node, r: Sym) -> Out:
     """y = a b: S = R / y, R_a = a (S b^T) / 2, R_b = b (a^T S) / 2."""
     f = Linear(n, 0), Linear(n, 1)
     s = over(r, f[0].product)
-    shares = [0.5 * (each.x * each.back(s, each.weight)) for each in f]
+    shares = [0.5 * (factor.x * factor.back(s, factor.weight)) for factor in f]
     return (*shares, *(None for _ in range(len(n.x) - 2)))
 
 
 @vjp("Add", "Sub", "Sum", table=CHEFER)
 def add(n: Node, r: Sym) -> Out:
-    """Shares r_i = x_i R / y, each brought to the total of R times |sum r_i| / sum_j |sum r_j|, image by image."""
-    at = carries(n)
+    """Shares r_i = x_i R / y, each scaled so that its sum over an image is sum R times |sum r_i| / sum_j |sum r_j|."""
+    at = own_signals(n)
     if len(at) == 1:
         return to_signals(n, [r])
     s = over(r, n.y)
@@ -72,7 +72,7 @@ def add(n: Node, r: Sym) -> Out:
 
 
 def per_image(n: Node, x: Sym) -> Sym:
-    """The sum over everything that belongs to one image."""
+    """The sum over all axes but that of the images."""
     batch = next(n.emit.sym(tensor.name).dims[0] for tensor in n.emit.graph.inputs if tensor.name in n.emit.facts)
     if batch == 1:
         return x.sum(range(x.rank))

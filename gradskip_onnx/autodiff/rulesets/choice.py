@@ -1,4 +1,4 @@
-"""Which table of rules a pass is differentiated by: a name and numbers, known before any table is read."""
+"""The choice of a rule set by name and settings; the rule sets themselves are imported on first use."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The choice of a table and, where it has numbers to set, of those."""
+    """The name of a rule set and values of its settings (gammas, switches); other settings keep their defaults."""
 
     name: str
     settings: tuple[tuple[str, float], ...] = ()
 
     def table(self) -> Mapping[str, Rule]:
-        """The rules chosen."""
+        """The rules by operator."""
         from .table import RULESETS
 
         if self.name not in RULESETS:

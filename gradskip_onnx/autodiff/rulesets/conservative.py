@@ -1,9 +1,9 @@
-"""Rules that hold gates constant, so that input times gradient adds up to the score wherever there is no bias.
+"""Rules that make a network linear: attention, spreads and gates are constants, so input times gradient is conserved.
 
-Attention weights and the spread that a normalisation divides by are constants (Ali et al. 2022, "XAI for
-Transformers: Better Explanations through Conservative Propagation", section 4), and so is the factor F(x) of
-GELU = x F(x). What is left of the network is linear in its input. Each of them is an overlay of its own; the gates are
-laid over the spreads.
+Its sum is the score, except for what biases contribute. Attention weights and the spread that a normalisation divides
+by are held constant (Ali et al. 2022, "XAI for Transformers: Better Explanations through Conservative Propagation",
+section 4), and so is the factor F(x) of GELU = x F(x). Each is an overlay of its own; that of the gates goes on top of
+that of the spreads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .gates import centres, gate_at, gates_something, is_root, readers
 Out = tuple[Gradient, ...]
 
 ATTENTION_HELD: dict[str, Rule] = {"Softmax": stop}
-SPREAD_HELD: dict[str, Rule] = {"Sqrt": stop, "ReduceL2": stop}  # the spread of a normalisation written out
+SPREAD_HELD: dict[str, Rule] = {"Sqrt": stop, "ReduceL2": stop}  # operators of a spread in a norm that is written out
 MEAN_HELD: dict[str, Rule] = {}  # on top of SPREAD_HELD
 GATES_HELD: dict[str, Rule] = {}  # on top of SPREAD_HELD
 
@@ -35,7 +35,7 @@ def layer_norm(n: Node, g: Sym, *more: Sym | None) -> Out:
 
 @vjp("LayerNormalization", table=MEAN_HELD)
 def layer_norm_mean_held(n: Node, g: Sym, *more: Sym | None) -> Out:
-    """dx = q."""
+    """dx = q with q = g scale / std."""
     return _layer_norm(n, n.only_first(g, more), centred=False)
 
 
@@ -50,7 +50,7 @@ def _layer_norm(n: Node, g: Sym, centred: bool) -> Out:
 
 @vjp("InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization", table=SPREAD_HELD)
 def channel_norm(n: Node, g: Sym) -> Out:
-    """The same over other axes."""
+    """As `layer_norm`, over other axes."""
     return normalised(n, g, lambda q, _, inverse, axes: inverse * (q - q.mean(axes)))
 
 
@@ -70,7 +70,7 @@ def rms_norm(n: Node, g: Sym) -> Out:
 
 @vjp("LpNormalization", table=SPREAD_HELD)
 def lp_norm(n: Node, g: Sym) -> Out:
-    """dx = g / |x|; a sum of absolute values is no spread, here as where it is written out."""
+    """dx = g / |x| for p = 2; for p = 1 the true gradient, as for a 1-norm that is written out."""
     if n.attrs.get("p", 2) == 1:
         return VJPS[n.op](n, g)
     norm = (n.x[0] * n.x[0]).sum([n.attrs.get("axis", -1)]).apply("Sqrt")
@@ -79,15 +79,15 @@ def lp_norm(n: Node, g: Sym) -> Out:
 
 @vjp("Pow", table=SPREAD_HELD)
 def root(n: Node, g: Sym) -> Out:
-    """x^(1/2) is Sqrt, x^(-1/2) one over it."""
+    """Hold fractional powers, such as x^(1/2) and x^(-1/2), constant like Sqrt."""
     return stop(n, g) if is_root(n.value(1)) else VJPS[n.op](n, g)
 
 
 @vjp("ReduceMean", table=MEAN_HELD)
 def mean(n: Node, g: Sym) -> Out:
-    """The mean that a normalisation takes off is held; any other is differentiated."""
-    taken_off = any(centres(node) for node in readers(n, n.y.tensor))
-    return stop(n, g) if taken_off else reduce_mean(n, g)
+    """Hold the mean that a normalisation subtracts constant; differentiate any other."""
+    subtracted = any(centres(node) for node in readers(n, n.y.tensor))
+    return stop(n, g) if subtracted else reduce_mean(n, g)
 
 
 # --- gates ----------------------------------------------------------------------------------------------------------
@@ -95,14 +95,14 @@ def mean(n: Node, g: Sym) -> Out:
 
 @vjp("Mul", "Div", table=GATES_HELD)
 def gated(n: Node, g: Sym) -> Out:
-    """dx = g F for x F where F is only a gate, however that is written; two activations get their gradients."""
+    """dx = g F for x F with a gate F, however F is written; other products have their true gradient."""
     gate = gate_at(n, n.y.tensor.inputs[0])
     return tuple(None if at == gate else found for at, found in enumerate(VJPS[n.op](n, g)))
 
 
 @vjp("Pow", table=GATES_HELD)
 def power(n: Node, g: Sym) -> Out:
-    """x^p = x x^(p-1): dx = g x^(p-1), as for a product written out."""
+    """x^p = x x^(p-1) with the gate x^(p-1): dx = g x^(p-1)."""
     exponent = n.value(1)
     if exponent is None or exponent.size != 1 or is_root(exponent) or exponent.item() < 1:
         return root(n, g)
@@ -148,7 +148,7 @@ def softsign(n: Node, g: Sym) -> Out:
 
 @vjp("Sigmoid", "Tanh", "Erf", table=GATES_HELD)
 def smooth_gate(n: Node, g: Sym) -> Out:
-    """Held where it gates something; as an activation of its own it has no linear part to keep."""
+    """Constant if it gates something; as an activation it is no linear map and raises MissingRuleError."""
     if not gates_something(n, n.y.tensor):
         raise n.missing(f"a {n.op.lower()} that gates nothing in a rule set that holds gates")
     return stop(n, g)
@@ -156,7 +156,7 @@ def smooth_gate(n: Node, g: Sym) -> Out:
 
 @vjp("HardSigmoid", table=GATES_HELD)
 def hard_gate(n: Node, g: Sym) -> Out:
-    """Held where it gates something; elsewhere piecewise linear, as Clip is."""
+    """Constant if it gates something; else differentiated, since it is piecewise linear like Clip."""
     return stop(n, g) if gates_something(n, n.y.tensor) else VJPS[n.op](n, g)
 
 

@@ -1,8 +1,8 @@
-"""The gamma rule of LRP in its general form for signed inputs, as gradients: relevance is value times gradient.
+"""The gamma rule of LRP for signed inputs, written as a gradient: relevance is value times gradient.
 
-For y = f(x, W) + b let P be the sum of the positive contributions x W to each output and N that of the negative ones,
-b+ and b- the parts of b. Relevance R = y g is shared in proportion to contributions; those of the sign of y count
-1 + gamma times:
+For y = f(x, W) + b let P and N be the sums of the positive and of the negative contributions x W to each output, and
+b+ and b- the positive and negative part of b. Relevance R = y g is shared in proportion to the contributions, of which
+those with the sign of y count 1 + gamma times:
 
     D = y + gamma (P + b+)  where y > 0,    D = y + gamma (N + b-)  where y < 0
     R_x = x+ (S+ W[+] + S- W[-]) + x- (S+ W[-] + S- W[+]),   S = R / D,   W[+-] = W + gamma W+-
@@ -25,33 +25,33 @@ from gradskip_onnx.autodiff.rules.table import Gradient, Node, Rule
 
 from .linear import Linear
 
-STABILISER = 1e-6  # zennit's, away from zero on either side
+STABILISER = 1e-6  # that of zennit; added to |D|
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GammaRule:
-    """The rule for products with weights where `gamma_of` the node is not 0; elsewhere the one given."""
+    """The gamma rule at nodes where `gamma_of(node)` is not 0, and the rule `otherwise` elsewhere."""
 
     otherwise: Rule
     gamma_of: Callable[[Node], float]
-    embedding_only: bool = False  # behind the patch embedding `gamma_of` is 0
+    embedding_only: bool = False  # whether gamma is 0 everywhere but at the patch embedding
 
     def __call__(self, n: Node, g: Sym, *more: Sym | None) -> tuple[Gradient, ...]:
         gamma = self.gamma_of(n)
         if not gamma:
             return self.otherwise(n, g, *more)
         at = 0 if n.varies(0) else 1
-        gradient = shared(Linear(n, at), n.only_first(g, more), gamma)
+        gradient = gamma_gradient(Linear(n, at), n.only_first(g, more), gamma)
         return tuple(gradient if index == at else None for index in range(len(n.x)))
 
 
-def behind_embedding(rule: Rule | None) -> Rule | None:
-    """What a rule is for all products but those that make the patches."""
+def after_embedding(rule: Rule | None) -> Rule | None:
+    """The rule as it acts after the patch embedding: without a gamma rule that acts only there."""
     return rule.otherwise if isinstance(rule, GammaRule) and rule.embedding_only else rule
 
 
-def shared(f: Linear, g: Sym, gamma: float) -> Sym:
-    """The gradient at x that makes x times it the relevance of x."""
+def gamma_gradient(f: Linear, g: Sym, gamma: float) -> Sym:
+    """The modified gradient at x: R_x / x by the last equation above."""
     size = f.weight.apply("Abs")
     contributions = f.apply(f.x.apply("Abs"), size)
     if f.bias is not None:

@@ -1,4 +1,4 @@
-"""A product of activations and weights seen as a linear map: with other operands, transposed, and with its bias."""
+"""A product of activations and weights as a linear map that can be applied, transposed and separated from its bias."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gradskip_onnx.autodiff.rules.table import VJPS, Inputs, Node
 from gradskip_onnx.autodiff.rules.vjps_norm import per_channel
 from gradskip_onnx.autodiff.rules.vjps_quantised import centred
 
-from .gates import held, readers
+from .gates import is_held, readers
 
-REAL = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}  # what integer products compute, on real numbers
+REAL = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}  # integer product -> the same product of real numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given(Inputs):
-    """Inputs that stand in for those of a node."""
+class Operands(Inputs):
+    """Tensors that replace the inputs of a node."""
 
     syms: tuple[Sym, ...] = ()
 
@@ -34,7 +34,7 @@ class Given(Inputs):
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """y = f(x, weight) + bias at a node one operand of which is an activation; `at` is its position."""
+    """y = f(x, weight) + bias at a node; `at` is the position of the activation x."""
 
     n: Node
     at: int
@@ -48,16 +48,18 @@ class Linear:
         return self._real(1 - self.at)
 
     def _real(self, index: int) -> Sym:
+        """An operand as real numbers: minus its zero point, for integers."""
         if self.n.op == "MatMulInteger":
             return centred(self.n, index, 2 + index, index - 2)
         return centred(self.n, index, 2 + index, 0) if self.n.op == "ConvInteger" else self.n.x[index]
 
     def _with(self, x: Sym, weight: Sym) -> Node:
+        """The node with other operands and without a bias."""
         operands = (x, weight) if self.at == 0 else (weight, x)
         names = tuple(operand.name for operand in operands)
-        wanted = (self.at == 0, self.at == 1)
-        given = Given(self.n.emit, names, operands)
-        return replace(self.n, op=REAL.get(self.n.op, self.n.op), x=given, wanted=wanted)
+        needs_gradient = (self.at == 0, self.at == 1)
+        inputs = Operands(self.n.emit, names, operands)
+        return replace(self.n, op=REAL.get(self.n.op, self.n.op), x=inputs, needs_gradient=needs_gradient)
 
     def apply(self, x: Sym, weight: Sym) -> Sym:
         """f(x, weight), without the bias."""
@@ -66,7 +68,7 @@ class Linear:
         return n.emit.op(n.op, *n.x, dims=self.n.y.dims, **attrs)
 
     def back(self, s: Sym, weight: Sym) -> Sym:
-        """The transposed map of f(., weight), applied to s."""
+        """The transpose of the map f(., weight), applied to s."""
         n = self._with(self.x, weight)
         found = VJPS[n.op](n, s)[self.at]
         assert isinstance(found, Sym)  # products never fill only part of a tensor
@@ -74,7 +76,7 @@ class Linear:
 
     @cached_property
     def bias(self) -> Sym | None:
-        """What is added to f(x, weight) for each channel: inside the node, or right after it."""
+        """The bias per channel: an input of the node, or a constant added right after it; None if there is none."""
         n = self.n
         if n.op == "Gemm" and n.x.has(2):
             return n.x[2] * float(n.attrs.get("beta", 1.0))
@@ -84,13 +86,13 @@ class Linear:
 
     @cached_property
     def product(self) -> Sym:
-        """f(x, weight) as the node computed it."""
+        """f(x, weight) without the bias, from the output of the node."""
         y = self.n.y.cast(self.n.y.real)
         return y - self.bias if self._inside and self.bias is not None else y
 
     @cached_property
     def y(self) -> Sym:
-        """The output with its bias, wherever that is added."""
+        """f(x, weight) + bias, wherever the file adds the bias."""
         y = self.n.y.cast(self.n.y.real)
         return y if self._inside or self.bias is None else y + self.bias
 
@@ -101,7 +103,7 @@ class Linear:
 
 
 def _bias_after(n: Node) -> Sym | None:
-    """The constant added next, in the units of this product, which may be scaled in between: integers always are."""
+    """The bias that is added after the node, divided by the scales in between (integer products always have one)."""
     tensor, scale = n.y.tensor, None
     while len(following := readers(n, tensor)) == 1:
         node = following[0]
@@ -118,12 +120,12 @@ def _bias_after(n: Node) -> Sym | None:
 
 
 def _is_scale(n: Node, other: Any) -> bool:
-    """A constant; for integers also the size of a step, which may follow from the image."""
-    return other.name not in n.activations or (n.op in REAL and held(n, other))
+    """Whether a factor is a scale: a constant or, for integers, a quantisation scale, which may depend on the image."""
+    return other.name not in n.activations or (n.op in REAL and is_held(n, other))
 
 
 def _is_bias(n: Node, other: Any) -> bool:
-    """One number for each output channel, or one for all; a positional embedding is none."""
+    """Whether a tensor is a constant with one value per output channel, or one for all; not a positional embedding."""
     if other.name in n.activations:
         return False
     sym = n.emit.sym(other.name)

@@ -1,8 +1,9 @@
-"""Rules that carry relevance itself instead of gradients: what arrives at an output is handed on to the inputs.
+"""Rules that propagate relevance instead of gradients, from the outputs of a node to its inputs.
 
-Operators that move values hand relevance on as they would a gradient. A function of one activation, a normalisation,
-a weight that scales or is added keep it where it is. A gate, or the mean and the spread of a normalisation, get none.
-A mean or another linear operator without weights shares it in proportion to what each input adds.
+An operator that moves values moves relevance as it would a gradient. A function of one activation, a normalisation,
+and a scaling or shift by weights pass relevance on unchanged. Gates, and the mean and spread of a normalisation, get
+none. A mean, or another linear operator without weights, shares relevance in proportion to the contribution of each
+input.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from gradskip_onnx.autodiff.rules import vjps, vjps_norm, vjps_quantised, vjps_s
 from gradskip_onnx.autodiff.rules.table import VJPS, Gradient, Node, Rule, vjp
 from gradskip_onnx.operators import Kind, of_kind
 
-from .gates import carries
+from .gates import own_signals
 
 Out = tuple[Gradient, ...]
-STABILISER = 1e-9  # Chefer's: added whatever the sign
+STABILISER = 1e-9  # that of Chefer: added to positive and negative denominators alike
 
-MOVES = of_kind(Kind.MOVES) | {"Where", "MaxPool", "GlobalMaxPool"}  # these hand on one of several values
+MOVES = of_kind(Kind.MOVES) | {"Where", "MaxPool", "GlobalMaxPool"}  # these output one of several values
 KEEPS = (
     of_kind(Kind.UNARY | Kind.NORMALISES | Kind.PROBABILITIES | Kind.QUANTISES | Kind.DEQUANTISES)
     | {"Clip", "PRelu", "Pow"}
@@ -28,16 +29,16 @@ RELEVANCE: dict[str, Rule] = {op: VJPS[op] for op in MOVES}
 
 
 def over(a: Sym, b: Sym) -> Sym:
-    """a / b, and 0 where b is 0."""
+    """a / b, stabilised, and 0 where b is 0."""
     shifted = b + STABILISER
     safe = shifted.equals(0).where(b.lift(STABILISER), shifted)
     return b.equals(0).where(b.lift(0), a / safe)
 
 
 def to_signals(n: Node, shares: list[Sym]) -> Out:
-    """One share for each input that carries a signal, nothing for the others."""
-    given = dict(zip(carries(n), shares, strict=True))
-    return tuple(given.get(index) for index in range(len(n.x)))
+    """The result of a rule: one share per signal (`own_signals`), None for the other inputs."""
+    by_position = dict(zip(own_signals(n), shares, strict=True))
+    return tuple(by_position.get(index) for index in range(len(n.x)))
 
 
 @vjp(*KEEPS, table=RELEVANCE)
@@ -47,8 +48,8 @@ def keep(n: Node, r: Sym, *_: Sym | None) -> Out:
 
 @vjp("Max", "Min", table=RELEVANCE)
 def pick(n: Node, r: Sym) -> Out:
-    """All to the signal, whichever bound it met; of two signals to the one that was taken."""
-    return to_signals(n, [r]) if len(carries(n)) == 1 else VJPS[n.op](n, r)
+    """All relevance to a single signal, even where a constant bound wins; of several signals, to the one that wins."""
+    return to_signals(n, [r]) if len(own_signals(n)) == 1 else VJPS[n.op](n, r)
 
 
 @vjp(*SHARES, table=RELEVANCE)
@@ -61,6 +62,6 @@ def share(n: Node, r: Sym) -> Out:
 
 @vjp("Mul", "Div", table=RELEVANCE)
 def scale(n: Node, r: Sym) -> Out:
-    """All to the signal; two signals share it equally."""
-    count = len(carries(n))
+    """All relevance to a single signal; two signals get half each."""
+    count = len(own_signals(n))
     return to_signals(n, [r if count == 1 else (1 / count) * r] * count)

@@ -1,4 +1,4 @@
-"""The tables of rules: the true gradient, variants as overlays of it, and one that carries relevance."""
+"""The table of rule sets: the true gradient, overlays of it, and one that propagates relevance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .conservative import ATTENTION_HELD, CONSERVATIVE, GATES_HELD, MEAN_HELD, S
 GRADIENT: dict[str, Rule] = VJPS
 
 
-def _conserving(gamma_conv: float) -> dict[str, Rule]:
+def _with_gamma(gamma_conv: float) -> dict[str, Rule]:
     """CONSERVATIVE with the gamma rule at the patch embedding."""
     return lrp(attention_held=True, halves=False, gamma_linear=0.0, gamma_conv=gamma_conv)
 
@@ -23,7 +23,7 @@ def _conserving(gamma_conv: float) -> dict[str, Rule]:
 RULESETS: Mapping[str, Callable[..., Mapping[str, Rule]]] = MappingProxyType(
     {
         "gradient": lambda: GRADIENT,
-        "conservative": lambda gamma_conv=0.0: GRADIENT | (_conserving(gamma_conv) if gamma_conv else CONSERVATIVE),
+        "conservative": lambda gamma_conv=0.0: GRADIENT | (_with_gamma(gamma_conv) if gamma_conv else CONSERVATIVE),
         "ah+ln": lambda mean=0.0, gates=0.0: (
             GRADIENT | ATTENTION_HELD | SPREAD_HELD | (MEAN_HELD if mean else {}) | (GATES_HELD if gates else {})
         ),

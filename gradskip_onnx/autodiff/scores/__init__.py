@@ -1,1 +1,1 @@
-"""What is differentiated: scores of a class, chosen inside the graph."""
+"""Scores that can be differentiated; class and pixels are chosen inside the graph."""

@@ -1,4 +1,4 @@
-"""The score of Finer-CAM: how far a class stands above the classes that come closest to it."""
+"""The score of Finer-CAM: the logit of a class minus those of the classes nearest to it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FinerSeed:
-    """F = sum_i w_i (z_c - alpha z_i), w = softmax of z over the references, which are the classes nearest to z_c.
+    """F = sum_i w_i (z_c - alpha z_i) over the reference classes i, w = softmax of z over them.
 
-    z are the logits or, for segmentation, their mean over the pixels explained. The weights are differentiated too:
-    dF/dz_c = 1 and dF/dz_i = w_i ((z_c - alpha z_i) - F - alpha); all other classes have no part.
+    References are the classes with logits nearest to z_c. z are the logits or, for segmentation, their mean over the
+    explained pixels. The weights are differentiated too: dF/dz_c = 1, dF/dz_i = w_i ((z_c - alpha z_i) - F - alpha),
+    and 0 for all other classes.
     """
 
     alpha: float = 1.0
-    references: int = 3
+    references: int = 3  # number of reference classes
 
     def __call__(self, _emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
         share, chosen = explained(logits, target, region)
@@ -43,7 +44,7 @@ class FinerSeed:
         return hot + w * (above - F - self.alpha)
 
     def _references(self, z: Sym, own: Sym, hot: Sym) -> Sym:
-        """Whether a class is one of those whose logits lie nearest to that of the class, which is none itself."""
+        """Whether each class is a reference, (B, C) booleans; the explained class itself is none."""
         classes = z.dims[1] or 0
         distance = (own - z).apply("Abs") - hot  # below zero for the class itself, so that it comes first
         count = min(self.references + 1, classes)

@@ -1,4 +1,4 @@
-"""The score of gradskip+: how much a class stands above all others together, not how large its logit is."""
+"""The score of gradskip+: the log-odds of a class against all others."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogOdds:
-    """z_c - share log sum_(k != c) exp z_k: 1 at the class, minus a share of the softmax of the others elsewhere.
+    """z_c - share log sum_(k != c) exp z_k; its gradient is 1 at c and -share softmax(others) elsewhere.
 
-    With share 1 it is log p_c / (1 - p_c), which has the direction of the probability's gradient without its factor
-    p_c (1 - p_c), which vanishes for a class that is certain. Of segmentation, and of a model with a single score, the
-    logit is taken.
+    With share 1 this is log p_c / (1 - p_c). Its gradient has the direction of that of p_c, but not the factor
+    p_c (1 - p_c), which vanishes for a class that is certain. For segmentation, and for a model with a single score,
+    the score is the logit.
     """
 
     share: float = 1.0

@@ -1,4 +1,4 @@
-"""What is differentiated: the score of a class, chosen inside the graph, as the gradient it puts on the logits."""
+"""Scores of a class, written as their gradients at the logits; the class is chosen inside the graph."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from gradskip_onnx.types import TaskName
 if TYPE_CHECKING:
     from gradskip_onnx.autodiff.emit import Emit, Sym
 
+# (emit, logits, target, region) -> gradient of the score at the logits, and the class (B,) it is of.
 Seed = Callable[["Emit", "Sym", "Sym", "Sym | None"], "tuple[Sym, Sym]"]
-RANKED = 5  # classes that can be asked for by their place among the likeliest
+RANKED = 5  # ranks that a negative target can name: -1 the most likely class, ..., -5
 
 
 def logit(_emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-    """The logit of the class; over pixels its mean over those explained.
+    """The logit of the class; for segmentation its mean over the explained pixels.
 
-    Target (B,) or (1,), negative: by its place among the likeliest. One image can have several targets: then the
-    gradient has a row for each of them.
+    Target is (B,) or (1,); a negative one is a rank, see `choose`. One image can have several targets; the gradient
+    then has a row per target.
     """
     share, chosen = explained(logits, target, region)
     hot = one_hot(chosen, logits)
@@ -31,7 +32,7 @@ def logit(_emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> t
 
 
 def probability(emit: Emit, logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym, Sym]:
-    """The probability p_c of the class, dp_c/dz = p_c (1_c - p); over pixels its mean over those explained."""
+    """The probability p_c of the class, dp_c/dz = p_c (1_c - p), or its mean over the explained pixels."""
     weights, chosen = logit(emit, logits, target, region)
     return through_softmax(weights, logits), chosen
 
@@ -40,27 +41,27 @@ SEEDS: Mapping[str, Seed] = MappingProxyType({"logit": logit, "probability": pro
 
 
 def named_seed(score: str) -> Seed:
-    """The score that users call by this name."""
+    """The score that users choose by this name; an unknown name raises InputError."""
     if score not in SEEDS:
         raise InputError(f"unknown score {score!r}; known: {', '.join(SEEDS)}")
     return SEEDS[score]
 
 
 def explained(logits: Sym, target: Sym, region: Sym | None = None) -> tuple[Sym | None, Sym]:
-    """Each pixel's share of the score (B, 1, h, w), or None where scores are about the whole image; and the class."""
+    """The share of each pixel in the score (B, 1, h, w), None for classification; and the class (B,)."""
     return EXPLAINED[BY_RANK[logits.rank].name](logits, target, region)
 
 
 def _whole_image(logits: Sym, target: Sym, _region: Sym | None) -> tuple[None, Sym]:
-    """Logits (B, C)."""
+    """`explained` for logits (B, C)."""
     return None, choose(target, logits)
 
 
 def _pixels(logits: Sym, target: Sym, region: Sym | None) -> tuple[Sym, Sym]:
-    """Logits (B, C, h, w); the place of a class is that among the most predicted.
+    """`explained` for logits (B, C, h, w); classes are ranked by the number of pixels predicted as each.
 
-    Region: pixel weights that broadcast to (B, h, w); if any is negative, or there is no region, the pixels predicted
-    as the class. All pixels where the weights add up to nothing.
+    Region is pixel weights that broadcast to (B, h, w). Without a region, or if any weight is negative, the weights are
+    1 at the pixels predicted as the class. If the weights sum to 0, all pixels have the same share.
     """
     predicted = argmax(logits, 1)  # (B, h, w)
     chosen = choose(target, pixels_per_class(predicted, logits))
@@ -77,7 +78,7 @@ def _pixels(logits: Sym, target: Sym, region: Sym | None) -> tuple[Sym, Sym]:
     return share.unsqueeze(1).cast(logits.dtype), chosen
 
 
-# What `tasks.Task.explained` is in NumPy, inside the graph.
+# The counterpart in the graph of `tasks.Task.explained`, which is in NumPy.
 EXPLAINED: Mapping[TaskName, Callable[[Sym, Sym, Sym | None], tuple[Sym | None, Sym]]] = MappingProxyType(
     {"classification": _whole_image, "segmentation": _pixels}
 )
@@ -89,35 +90,36 @@ def argmax(x: Sym, axis: int) -> Sym:
 
 
 def choose(target: Sym, strength: Sym) -> Sym:
-    """The class asked for: by its number, or by its place, -1 the strongest, -2 the next; -1 if the place is too far.
+    """The class (B,) for a target (B,): its number, or its rank by `strength` (B, C).
 
-    Strength (B, C), target and result (B,). Of equally strong classes the first comes first, as in ArgMax.
+    -1 is the strongest class, -2 the second, and so on; a rank beyond RANKED means -1. Of equally strong classes the
+    first comes first, as in ArgMax.
     """
     emit, count = target.emit, min(RANKED, strength.dims[1] or 1)
     dims = (strength.dims[0], count)
     _, order = emit.ops(
         "TopK", strength.cast(np.float32), emit.ints([count]), dims=[dims, dims], dtypes=[np.float32, np.int64], axis=1
     )
-    place = (target < -count).where(emit.const(0, np.int64), -1 - target)
-    here = place.unsqueeze(1).equals(emit.const(np.arange(count)[None], np.int64))
+    rank = (target < -count).where(emit.const(0, np.int64), -1 - target)
+    here = rank.unsqueeze(1).equals(emit.const(np.arange(count)[None], np.int64))
     return (target < 0).where(here.where(order, 0).sum([1], keepdims=False), target)
 
 
 def one_hot(chosen: Sym, logits: Sym) -> Sym:
-    """One at the chosen class: (B, C) or, to broadcast over pixels, (B, C, 1, 1)."""
+    """1 at the chosen class, else 0: (B, C) or, to broadcast over pixels, (B, C, 1, 1)."""
     trailing = (1,) * (logits.rank - 2)
     classes = logits.emit.const(np.arange(logits.dims[1] or 0).reshape(1, -1, *trailing), np.int64)
     return chosen.unsqueeze(*range(1, logits.rank)).equals(classes).cast(logits.dtype)
 
 
 def pixels_per_class(predicted: Sym, logits: Sym) -> Sym:
-    """How many pixels each class won. (B, C)"""
+    """The number of pixels predicted as each class, (B, C)."""
     classes = logits.emit.const(np.arange(logits.dims[1] or 0).reshape(1, -1, 1, 1), np.int64)
     return predicted.unsqueeze(1).equals(classes).cast(np.float32).sum([2, 3], keepdims=False)
 
 
 def through_softmax(weights: Sym, logits: Sym) -> Sym:
-    """Gradient at the logits of a score with gradient `weights` at their softmax over the class axis."""
+    """The gradient at the logits of a score whose gradient at their softmax over classes is `weights`."""
     p = logits.emit.op("Softmax", logits, dims=logits.dims, axis=1)
     weighted = weights * p
     return weighted - p * weighted.sum([1])
