@@ -1,4 +1,4 @@
-"""From a framework model to an ONNX file with its gradient graph; torch is imported only when called."""
+"""Exports torch models to ONNX files with a gradient graph; torch is imported when a model is loaded."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ EXTRA = "pip install 'gradskip-onnx[export]'"
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """A row: names it takes, the module that loads them, and what a user may type."""
+    """A row: the model names it accepts, and the module that loads them."""
 
     takes: Callable[[str], bool]
     module: str
-    example: str
+    example: str  # names, for messages
 
 
 def _named(pattern: str) -> Callable[[str], bool]:
@@ -35,7 +35,7 @@ def _is_folder(name: str) -> bool:
     return bool(name) and Path(name).is_dir()
 
 
-# The first row that takes the name wins; a folder is asked for by its path, so it comes first.
+# The first row that takes the name wins; folders come first, because a folder may be named like a model.
 EXPORTERS: tuple[Exporter, ...] = (
     Exporter(_is_folder, ".hf", "path/to/folder (config.json and weights as transformers saves them)"),
     Exporter(_named(r"(timm/)?(vit|deit3?)_\w+(\.\w+)?"), ".timm", "vit_base_patch16_224, deit_tiny_patch16_224"),

@@ -1,4 +1,4 @@
-"""State dicts from files of unknown origin: tensors only, no code is ever run."""
+"""Reads state dicts from files of unknown origin: tensors only, no code is run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from gradskip_onnx.errors import InputError
 if TYPE_CHECKING:
     import torch
 
+# Keys under which training scripts store the state dict.
 NESTS = ("state_dict", "model", "model_state_dict", "model_ema", "module", "teacher")
 PREFIXES = ("module.", "model.", "_orig_mod.")  # DataParallel, Lightning, torch.compile
-SHOWN = 3  # names of each kind in a message
+SHOWN = 3  # most names of each kind in a message
 
 
 def read(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a checkpoint by name, out of their nests and without prefixes."""
+    """The tensors of a checkpoint by name, without the keys and prefixes that training tools add."""
     if not path.is_file():
         raise InputError(f"checkpoint {path} does not exist")
     document = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
@@ -51,6 +52,7 @@ def _pickled(path: Path) -> Any:
 
 
 def _unnest(document: Any, path: Path) -> dict[str, torch.Tensor]:
+    """The innermost mapping of names to tensors."""
     import torch
 
     for _ in NESTS:
@@ -67,29 +69,30 @@ def _unnest(document: Any, path: Path) -> dict[str, torch.Tensor]:
 
 
 def _strip(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Without the prefixes that every name shares."""
-    shared = next((prefix for prefix in PREFIXES if all(name.startswith(prefix) for name in state)), None)
-    if shared is None:
+    """Remove the prefixes that all names have."""
+    common = next((prefix for prefix in PREFIXES if all(name.startswith(prefix) for name in state)), None)
+    if common is None:
         return state
-    return _strip({name.removeprefix(shared): value for name, value in state.items()})
+    return _strip({name.removeprefix(common): value for name, value in state.items()})
 
 
 def fit(module: torch.nn.Module, state: Mapping[str, torch.Tensor], path: Path, model: str) -> None:
     """Load `state` into `module`; every name and shape must agree."""
-    wanted = module.state_dict()
+    expected = module.state_dict()
     reshaped = [
-        f"{name} is {tuple(state[name].shape)}, expected {tuple(wanted[name].shape)}"
-        for name in wanted
-        if name in state and state[name].shape != wanted[name].shape
+        f"{name} is {tuple(state[name].shape)}, expected {tuple(expected[name].shape)}"
+        for name in expected
+        if name in state and state[name].shape != expected[name].shape
     ]
-    require_match(path, model, [n for n in wanted if n not in state], [n for n in state if n not in wanted], reshaped)
+    missing, unexpected = [n for n in expected if n not in state], [n for n in state if n not in expected]
+    require_match(path, model, missing, unexpected, reshaped)
     module.load_state_dict(dict(state), strict=True)
 
 
 def require_match(
     path: Path, model: str, missing: Sequence[str], unexpected: Sequence[str], reshaped: Sequence[str]
 ) -> None:
-    """One line about what differs between a checkpoint and a model, if anything does."""
+    """Raise InputError with all differences between a checkpoint and a model, if there are any."""
     kinds = (("missing", missing), ("unexpected", unexpected), ("wrong shape", reshaped))
     parts = [
         f"{kind}: {', '.join(names[:SHOWN])}" + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

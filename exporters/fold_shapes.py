@@ -1,7 +1,7 @@
-"""Shape arithmetic out of a traced graph: what two dry runs show to be fixed is written down as fixed.
+"""Folds the shape arithmetic of a traced graph into constants, by comparing two dry runs.
 
-Exporters spell every Reshape of a dynamic batch as Shape, Gather, Unsqueeze, Concat. With height and width fixed,
-such an operand either never changes or changes in the batch entry alone, and then it is a constant with one -1.
+Exporters write the shape of a Reshape with a dynamic batch as Shape, Gather, Unsqueeze, Concat. With height and width
+fixed, such an operand either never changes or changes in the batch entry alone; then it is a constant with one -1.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from gradskip_onnx.surgeon.element_types import numpy_type, onnx_type
 from gradskip_onnx.surgeon.node_writer import replace_reads
 from gradskip_onnx.types import Array
 
-BATCHES = (2, 5)  # two sizes tell what follows the batch; 1 is left out, because it broadcasts
+BATCHES = (2, 5)  # batch sizes of the dry runs; not 1, because it broadcasts
 SHAPE = "tidy/shape/"
 
-# Operands that say how, not what: by operator, the first position of them.
+# Operator -> first position of its operands that are shapes, axes or bounds, not data.
 SHAPE_OPERANDS = {"Reshape": 1, "Expand": 1, "Slice": 1, "Unsqueeze": 1, "Squeeze": 1, "Split": 1, "Tile": 1, "Pad": 1}
 
 
 def tidy(model: onnx.ModelProto, folder: Path, images: tuple[int, ...], logits: tuple[int, ...]) -> onnx.ModelProto:
-    """`model` without constant nodes, identities and settled shape arithmetic; weights in `folder` stay there."""
+    """`model` without constant nodes, copies and constant shape arithmetic; weights in `folder` stay there."""
     graph = gs.import_onnx(model)
     absorb_constants(graph)
     _bypass_copies(graph)
-    _settle_shapes(graph, _observed(model, graph, folder, images))
+    _fold_operands(graph, _observed(model, graph, folder, images))
     for tensor, dims in ((graph.inputs[0], images), (graph.outputs[0], logits)):
         tensor.shape = ["batch", *dims[1:]]
     graph.cleanup(remove_unused_graph_inputs=False).toposort()
@@ -42,7 +42,7 @@ def tidy(model: onnx.ModelProto, folder: Path, images: tuple[int, ...], logits: 
 
 
 def _bypass_copies(graph: gs.Graph) -> None:
-    """Readers of an Identity, or of a Cast to the type it already has, read its input instead."""
+    """Make readers of an Identity, or of a Cast to the same type, read its input instead."""
     kept = {id(tensor) for tensor in graph.outputs}
     for node in graph.nodes:
         if _is_copy(node) and id(node.outputs[0]) not in kept:
@@ -57,7 +57,7 @@ def _is_copy(node: gs.Node) -> bool:
 
 
 def _operands(graph: gs.Graph) -> list[tuple[gs.Node, int]]:
-    """Where a computed tensor says how a node works."""
+    """Nodes and positions of computed operands of SHAPE_OPERANDS."""
     return [
         (node, position)
         for node in graph.nodes
@@ -67,12 +67,12 @@ def _operands(graph: gs.Graph) -> list[tuple[gs.Node, int]]:
 
 
 def _witness(node: gs.Node, position: int) -> str:
-    """What to look at: the operand, or for a Reshape the shape that came out, which holds no 0 and no -1."""
+    """The tensor to observe for an operand: itself or, for a Reshape, the resulting shape, which has no 0 or -1."""
     return SHAPE + str(node.outputs[0].name) if node.op == "Reshape" else str(node.inputs[position].name)
 
 
 def _observed(model: onnx.ModelProto, graph: gs.Graph, folder: Path, images: tuple[int, ...]) -> list[dict[str, Array]]:
-    """The witnesses of the traced model at two batch sizes."""
+    """The values of all witnesses, by name, for each of BATCHES."""
     names = sorted({_witness(node, position) for node, position in _operands(graph)})
     if not names:
         return [{}, {}]
@@ -87,16 +87,16 @@ def _observed(model: onnx.ModelProto, graph: gs.Graph, folder: Path, images: tup
     return [session.run(names, feed) for feed in feeds]
 
 
-def _settle_shapes(graph: gs.Graph, observed: list[dict[str, Array]]) -> None:
+def _fold_operands(graph: gs.Graph, observed: list[dict[str, Array]]) -> None:
     for number, (node, position) in enumerate(_operands(graph)):
         name = _witness(node, position)
-        settled = _settled(observed[0][name], observed[1][name], infer=node.op == "Reshape")
-        if settled is not None:
-            node.inputs[position] = gs.Constant(f"settled_{number}", settled)
+        value = _constant_value(observed[0][name], observed[1][name], infer=node.op == "Reshape")
+        if value is not None:
+            node.inputs[position] = gs.Constant(f"settled_{number}", value)
 
 
-def _settled(first: Array, second: Array, infer: bool) -> Array | None:
-    """The value of an operand for every batch size, if there is one; `infer`: one entry may be -1, "the rest"."""
+def _constant_value(first: Array, second: Array, infer: bool) -> Array | None:
+    """A value of an operand for all batch sizes, or None; with `infer` one entry that changes becomes -1."""
     if first.shape != second.shape:
         return None
     changing = first != second
@@ -108,7 +108,7 @@ def _settled(first: Array, second: Array, infer: bool) -> Array | None:
 
 
 def _strip_notes(model: onnx.ModelProto) -> None:
-    """Stack traces and module paths that exporters leave; they are no one's business and make the file larger."""
+    """Remove the stack traces and module paths that exporters write: they are private and enlarge the file."""
     del model.metadata_props[:]
     parts = (model.graph, *model.graph.node, *model.graph.initializer, *model.graph.input, *model.graph.output)
     for part in (*parts, *model.graph.value_info):

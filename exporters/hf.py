@@ -1,4 +1,4 @@
-"""SegFormer by name, and ViT, DeiT and SegFormer from folders, through transformers."""
+"""Loads SegFormer by name, and ViT, DeiT and SegFormer from folders, with transformers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .request import SEED, Exportable, ExportRequest, from_hub, imagenet_labels
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A class of transformers: which of its parts are blocks, and whether the size is free."""
+    """A model class of transformers."""
 
-    block: str
-    any_size: bool = False
+    block: str  # class name of its blocks
+    any_size: bool = False  # whether the image size is free
 
 
 KINDS: dict[str, Kind] = {
@@ -35,7 +35,7 @@ KINDS: dict[str, Kind] = {
     "DeiTForImageClassificationWithTeacher": Kind("DeiTLayer"),
 }
 
-STRIDE = 32  # of SegFormer's last stage; at other sizes its grids lose pixels at the border
+STRIDE = 32  # of SegFormer's last stage; at a size that is no multiple, grids lose pixels at the border
 
 # Overlays of transformers' SegformerConfig, whose defaults are b0 (Xie et al. 2021, table 6).
 WIDE = {"hidden_sizes": [64, 128, 320, 512]}
@@ -52,12 +52,12 @@ SIZES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """SegFormer for a task: the class, where its weights are on the hub, and what is usual."""
+    """SegFormer for one task, with the defaults of its published models."""
 
-    kind: str
-    hub: Callable[[str], str]
+    kind: str  # key of KINDS
+    hub: Callable[[str], str]  # "b0" -> repository on the hub
     classes: int
-    size: int
+    size: int  # side of the image in pixels
 
 
 def _segformer_hub(size: str) -> str:
@@ -104,10 +104,10 @@ def _from_folder(request: ExportRequest) -> Exportable:
         module = _stored(kind, folder, request)
     else:
         module = _fresh(kind, _folder_config(kind, folder, request), request)
-    known = beside(folder / "model.onnx").preprocess
+    stored = beside(folder / "model.onnx").preprocess
     size = getattr(module.config, "image_size", None)
     usual = Preprocess((size, size) if isinstance(size, int) else (512, 512), 1.0, resize="stretch")
-    return _exportable(folder.resolve().name, kind, module, known or usual, request)
+    return _exportable(folder.resolve().name, kind, module, stored or usual, request)
 
 
 def _exportable(name: str, kind: str, module: Any, preprocess: Preprocess, request: ExportRequest) -> Exportable:
@@ -136,8 +136,8 @@ def _free_size(name: str, size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _bound_size(name: str, module: Any, request: ExportRequest) -> tuple[int, int]:
-    given = module.config.image_size
-    size = (given, given) if isinstance(given, int) else (int(given[0]), int(given[1]))
+    sides = module.config.image_size
+    size = (sides, sides) if isinstance(sides, int) else (int(sides[0]), int(sides[1]))
     if request.size not in (None, size):
         raise InputError(f"{name} is bound to {size[0]}x{size[1]} by its position embedding; leave --size out")
     return size
@@ -181,9 +181,9 @@ def _folder_config(kind: str, folder: Path, request: ExportRequest) -> Any:
 
 
 def _fresh(kind: str, config: Any, request: ExportRequest) -> Any:
-    """A model of this configuration with the checkpoint's weights, or with seeded random ones.
+    """A model of this configuration with the weights of the checkpoint, or with seeded random ones.
 
-    The checkpoint goes through transformers, which knows the names that earlier versions of it gave the weights.
+    transformers loads the checkpoint, because it knows the names of weights in its earlier versions.
     """
     import torch
 
@@ -211,7 +211,7 @@ def _pretrained(kind: str, place: str, request: ExportRequest) -> Any:
 
 
 def _stored(kind: str, folder: Path, request: ExportRequest) -> Any:
-    """Weights out of the folder itself; transformers reads pickles with weights_only, so no code is run."""
+    """The model with the weights in the folder; transformers reads pickles with weights_only, so no code is run."""
     try:
         return _pretrained(kind, str(folder.resolve()), request)
     except pickle.UnpicklingError as refused:

@@ -1,4 +1,4 @@
-"""The whole export: load, trace, add the gradient graph, write, verify."""
+"""The export of a model: load, trace, add the gradient graph, write, verify."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .verify import Difference, verify
 if TYPE_CHECKING:
     import torch
 
-Step = Callable[[str], None]
+Step = Callable[[str], None]  # called with a line of text before each step
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was written, and how far it is from the torch model."""
+    """The files of an export, and their differences from the torch model."""
 
     name: str
     files: tuple[Path, ...]
@@ -62,8 +62,8 @@ def export(
     step: Step = lambda _text: None,
 ) -> Report:
     """Write the model that `request` names to `output` and compare the file with it."""
-    bundle.refuse_overwriting(output, force)  # before weights are fetched; `save` asks again
-    tracers(opset)  # and an opset that cannot be written
+    bundle.refuse_overwriting(output, force)  # fails before weights are fetched; `save` checks again
+    tracers(opset)  # also fails early, for an opset that cannot be written
     step(f"loading {request.name}")
     exportable = load(request)
     step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
@@ -83,7 +83,7 @@ def export(
 
 
 def _traced(exportable: Exportable, opset: int) -> onnx.ModelProto:
-    """The forward graph. float16: a copy computed in half, pixels and logits in float32."""
+    """The forward graph; for float16 that of a copy in half precision, with pixels and logits in float32."""
     import torch
 
     example = torch.zeros(1, 3, *exportable.size)
@@ -103,7 +103,7 @@ def _half_inside(module: torch.nn.Module) -> torch.nn.Module:
     import torch
 
     class HalfInside(torch.nn.Module):
-        """Half precision between two casts, so that a caller needs no half arrays."""
+        """Half precision between two casts, so that callers pass and get float32."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -117,7 +117,7 @@ def _half_inside(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def _as_source(model: onnx.ModelProto, scratch: Path) -> Source:
-    """The traced model as the reader takes it; weights too large for one message go to a second file."""
+    """The traced model as a Source; weights too large for one protobuf message go to a second file."""
     if weight_bytes(model) < bundle.LARGEST_INLINE:
         return in_memory(model, "model.onnx")
     path = scratch / "model.onnx"

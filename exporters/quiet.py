@@ -1,4 +1,4 @@
-"""Third-party calls without their warnings, log lines and progress bars."""
+"""Silences the warnings, log lines and progress bars of third-party calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence warnings, logging and both streams of Python; errors pass."""
+    """Silence warnings, logging, sys.stdout and sys.stderr; exceptions pass."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -30,7 +30,7 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
-    """`quiet`, and the descriptors below too: torch's C++ exporter prints whole graphs past Python's streams."""
+    """`quiet`, and file descriptors 1 and 2 too: torch's C++ exporter prints whole graphs there."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     saved = [os.dup(descriptor) for descriptor in (1, 2)]

@@ -1,4 +1,4 @@
-"""What is asked of a source of models, and what it hands over."""
+"""The request for an export, and the loaded torch model that answers it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 Dtype = Literal["float32", "float16"]
 T = TypeVar("T")
-SEED = 0  # of random weights: the same command writes the same file
+SEED = 0  # of random weights, so that the same command writes the same file
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """A model by name and where its weights come from: a checkpoint, a hub, or chance."""
+    """The name of a model and the origin of its weights: a checkpoint, a hub, or random numbers."""
 
     name: str
     checkpoint: Path | None = None
@@ -37,7 +37,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exportable:
-    """A torch model in eval mode, (B, 3, H, W) -> logits, and what its file should say about it."""
+    """A torch model in eval mode, (B, 3, H, W) -> logits, with the facts that are written into its file."""
 
     name: str
     module: torch.nn.Module
@@ -49,7 +49,7 @@ class Exportable:
 
 
 def imagenet_labels(classes: int) -> tuple[str, ...]:
-    """The ImageNet-1k names for a classifier of 1000 classes, nothing for any other."""
+    """The names of the ImageNet-1k classes if there are 1000 classes, else ()."""
     if classes != 1000:
         return ()
     from timm.data import ImageNetInfo

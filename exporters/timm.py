@@ -1,4 +1,4 @@
-"""timm's plain vision transformers: vit_*, deit_*, deit3_*, distilled ones included."""
+"""Loads plain vision transformers of timm: vit_*, deit_*, deit3_*, also distilled ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .request import SEED, Exportable, ExportRequest, from_hub, imagenet_labels
 if TYPE_CHECKING:
     import torch
 
-FUSED = "fused_attn"  # timm's switch on each attention module
+FUSED = "fused_attn"  # attribute of timm's attention modules: whether the fused kernel is used
 
 
 def load(request: ExportRequest) -> Exportable:
@@ -46,7 +46,7 @@ def load(request: ExportRequest) -> Exportable:
 
 
 def _whole_patches(name: str, module: Any) -> tuple[int, int]:
-    """The image size; timm drops pixels that fill no patch, and a map could not say so."""
+    """The image size, a multiple of the patch size; else timm would silently ignore pixels at the border."""
     size, grid = module.patch_embed.img_size, module.patch_embed.grid_size
     sides = [side // cells for side, cells in zip(size, grid, strict=True)]
     if any(side % cells for side, cells in zip(size, grid, strict=True)):
@@ -86,25 +86,25 @@ def _build(name: str, options: dict[str, Any]) -> Any:
 
 
 def _similar(name: str) -> str:
-    """A few names a user may have meant."""
+    """Names similar to an unknown one, as the end of a message."""
     import difflib
 
     import timm
 
-    known = [*timm.list_models("vit_*"), *timm.list_models("deit*")]
-    close = difflib.get_close_matches(name.split(".")[0], known, n=3)
+    names = [*timm.list_models("vit_*"), *timm.list_models("deit*")]
+    close = difflib.get_close_matches(name.split(".")[0], names, n=3)
     return f"; did you mean {', '.join(close)}?" if close else "; timm.list_models('vit_*') lists them"
 
 
 def _show_attention(module: torch.nn.Module) -> None:
-    """Plain matrix products and softmax in place of the fused kernel, on this instance alone."""
+    """Switch this instance from the fused kernel to plain matrix products and softmax."""
     for part in module.modules():
         if hasattr(part, FUSED):
             setattr(part, FUSED, False)
 
 
 def _resampled(state: dict[str, torch.Tensor], module: Any, request: ExportRequest) -> dict[str, torch.Tensor]:
-    """The state with its position embedding at the model's grid, if another size was asked for."""
+    """The state with its position embedding resampled to the model's grid, if the request names a size."""
     from timm.layers import resample_abs_pos_embed
 
     have, want = state.get("pos_embed"), getattr(module, "pos_embed", None)

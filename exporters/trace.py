@@ -1,4 +1,4 @@
-"""From a torch module to a plain ONNX model: standard operators, dynamic batch, static height and width."""
+"""Traces a torch module to a plain ONNX model: standard operators, dynamic batch, fixed height and width."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .quiet import silent
 if TYPE_CHECKING:
     import torch
 
-BATCH = 2  # traced with more than one image: exporters take a 1 for a constant
+BATCH = 2  # images in the trace; exporters take a batch of 1 for a constant
 DEFAULT_OPSET = 18
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One export: what, how and to which file."""
+    """The arguments of one torch export."""
 
     module: torch.nn.Module
     images: torch.Tensor
@@ -39,7 +39,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Tracer:
-    """An exporter of torch and the opsets it really writes."""
+    """One of torch's exporters, and the opsets that it writes without falling back to another."""
 
     opsets: range
     write: Callable[[Call], None]
@@ -79,8 +79,8 @@ def _dynamo(call: Call) -> None:
     program.save(str(call.path), external_data=_bytes(call.module) > LARGEST_INLINE)
 
 
-# In order of preference. TorchScript is five to ten times faster and the only one below 18 (the other converts down
-# and fails at LayerNormalization); it writes nothing newer than 20, and lacks a few operators that the other has.
+# In order of preference. TorchScript is five to ten times faster, and the only one below opset 18, where the other
+# converts down and fails at LayerNormalization. It writes nothing newer than 20 and lacks a few operators of the other.
 TRACERS = (Tracer(range(OLDEST_OPSET, 21), _torchscript), Tracer(range(18, 24), _dynamo))
 OPSETS = range(TRACERS[0].opsets.start, TRACERS[-1].opsets.stop)
 
@@ -101,7 +101,7 @@ def trace(
     input_name: str = "pixel_values",
     output_name: str = "logits",
 ) -> onnx.ModelProto:
-    """The module as ONNX, for images shaped like `example` (B, C, H, W) in any number."""
+    """The module as ONNX, for any number of images with the shape of those in `example` (B, C, H, W)."""
     import torch
 
     images = torch.zeros((BATCH, *example.shape[1:]), dtype=example.dtype)
@@ -115,7 +115,7 @@ def trace(
 
 
 def _written(call: Call) -> onnx.ModelProto:
-    """The file of the first tracer that can write this model at this opset."""
+    """The model as written by the first tracer that can write it at this opset."""
     from torch.onnx.errors import OnnxExporterError
 
     reasons = []
@@ -133,7 +133,7 @@ def _written(call: Call) -> onnx.ModelProto:
 
 
 def _check_opset(model: onnx.ModelProto, opset: int) -> None:
-    """Exporters may fall back to another opset or to operators of their own without failing."""
+    """Raise InputError if the exporter silently wrote another opset or operators of its own."""
     found = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
     foreign = sorted({node.domain for node in model.graph.node} - {"", "ai.onnx"})
     if found.get("ai.onnx") != opset or foreign:

@@ -1,4 +1,4 @@
-"""Is the written file the torch model? Values and gradients of both, side by side, on random images."""
+"""Compares values and gradients of a written file with those of the torch model, on random images."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from .request import Exportable
 BATCHES = (1, 3)
 SEED = 7
 
-# Largest difference allowed, in units of the largest value of the tensor. float32: single products are summed in
-# another order, about 1e-6 after a dozen blocks. float16 keeps 11 bits, 5e-4 a step, which add up over the depth.
+# Largest difference allowed, relative to the largest value of the tensor. float32: sums are taken in another order,
+# about 1e-6 after a dozen blocks. float16: 11 bits, 5e-4 per operation, which add up over the depth.
 BOUNDS = {"float32": 1e-4, "float16": 5e-2}
 MEASURED = ("logits", "attention", "output", "gradient")
-EXACT = 0.0  # the same kernels on the same numbers, or whole numbers
+EXACT = 0.0  # bound of quantities from the same kernels on the same numbers, and of integers
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The largest difference of one quantity at one place."""
+    """The largest difference of one quantity at one place, such as a block."""
 
     quantity: str
     where: str
@@ -46,7 +46,7 @@ class Difference:
 
 
 def verify(path: Path, exportable: Exportable, *, device: str = "cpu") -> tuple[Difference, ...]:
-    """Compare the file with the model it was made from; one entry a quantity and block, the worst of all batches."""
+    """Compare the file with its torch model; one entry per quantity and block, the worst over all batches."""
     source = load(path)
     anatomy = (read_description(source) or {}).get("anatomy")
     session = open_session(source.model, source.folder, device)
@@ -65,7 +65,7 @@ def verify(path: Path, exportable: Exportable, *, device: str = "cpu") -> tuple[
 
 
 def difference(quantity: str, where: str, ours: Array, theirs: Array, bound: float) -> Difference:
-    """Largest absolute difference, and the same over the largest magnitude of `theirs`."""
+    """Largest absolute difference, also relative to the largest magnitude of `theirs`."""
     if ours.shape != theirs.shape:
         return Difference(quantity, f"{where}: shape {ours.shape}, torch has {theirs.shape}", np.inf, np.inf, bound)
     absolute = float(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max(initial=0.0))
@@ -85,16 +85,16 @@ def _plain(session: Session, exportable: Exportable, images: Array) -> Iterator[
 
 
 def _whole(session: Session, anatomy: Mapping[str, Any], exportable: Exportable, images: Array) -> Iterator[Pair]:
-    """Everything a file with gradients shows, its own choice of class taken as given after a look at it."""
+    """All quantities of a file with gradients; torch differentiates the class that the file chose."""
     feeds = {anatomy["input"]: images}
     classes = anatomy["classes"]
-    if len(images) > 1:  # one image runs on the defaults
+    if len(images) > 1:  # a single image runs with the default target
         feeds["target"] = np.array([-1, *np.linspace(0, classes - 1, len(images) - 1)], np.int64)
     names = [entry.name for entry in session.handle.get_outputs()]
     ours = session.run(names, feeds)
     logits, chosen = ours[anatomy["logits"]], ours["gradskip/target"]
-    wanted = np.asarray(feeds.get("target", np.full(1, -1)))
-    expected = np.where(wanted < 0, BY_RANK[logits.ndim].predicted(logits), wanted)
+    target = np.asarray(feeds.get("target", np.full(1, -1)))
+    expected = np.where(target < 0, BY_RANK[logits.ndim].predicted(logits), target)
     oracle = differentiate(exportable, images, chosen, logits)
     yield "logits", "", logits, oracle.logits
     light = session.run([anatomy["logits"]], {**feeds, EXPLAIN: np.array(False)})

@@ -1,4 +1,4 @@
-"""The table of operators: what each one is, and what it costs. Every set of operators elsewhere is asked from here.
+"""The table of operators: the kinds and the cost of each. All sets of operators elsewhere come from `of_kind`.
 
 To add an operator: a row here, a gradient rule in `autodiff/rules/vjps*.py`, a row in `tests/autodiff/vjp_cases*.py`.
 """
@@ -10,51 +10,51 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from types import MappingProxyType
 
-MICROSOFT = "com.microsoft."  # in front of the operators of that domain; ONNX's own stand alone
+MICROSOFT = "com.microsoft."  # prefix of the operators of that domain; those of ONNX have none
 
 
 class Kind(Flag):
-    """What an operator does; one may be of several kinds."""
+    """What an operator does; an operator may have several kinds."""
 
-    UNARY = auto()  # a function of each value of its one input
-    BROADCASTS = auto()  # a function of values of several inputs, stretched to one shape
-    COMPARES = auto()  # gives truth values
-    STEPS = auto()  # piecewise constant: no gradient
-    GATE = auto()  # squashes to a bounded range, and multiplied with something opens or closes it
+    UNARY = auto()  # elementwise function of one input
+    BROADCASTS = auto()  # elementwise function of several inputs, which are broadcast
+    COMPARES = auto()  # output is boolean
+    STEPS = auto()  # piecewise constant: gradient 0
+    GATE = auto()  # bounded function that, as a factor, opens or closes the other factor
     SELF_GATED = auto()  # x F(x) with a gate F
-    PICKS = auto()  # value by value hands on one of its inputs
-    MOVES = auto()  # puts values elsewhere or repeats them, changes none
-    RELABELS = auto()  # keeps each value where it is: type and shape change at most
+    PICKS = auto()  # each output value is the value of one of the inputs
+    MOVES = auto()  # moves or repeats values, changes none
+    RELABELS = auto()  # keeps values and their order; only type and shape may change
     MATRIX = auto()  # sums products over an axis
     CONVOLUTION = auto()  # sums products over a window
     INTEGER = auto()  # computes with integers that stand for real numbers
     ADDS = auto()  # the sum of its inputs
-    SUMS = auto()  # a weighted sum of the values of one input, with weights that no file stores
-    REDUCES = auto()  # one value from all along some axes, named `axes`
-    SPREAD = auto()  # measures the size of values, for a normalisation to divide by
-    NORMALISES = auto()  # brings values to a common size
-    NORMALISES_ROWS = auto()  # the same along the axes from `axis` on, so that rows in front do not meet
-    PROBABILITIES = auto()  # values that add up to one along `axis`, or their logarithms
-    QUANTISES = auto()  # rounds to a grid of integers
-    DEQUANTISES = auto()  # the real numbers behind integers
-    READS_SHAPE = auto()  # looks at the shape of its input, not at its values
-    FUSED = auto()  # several operators in one: rewritten before a graph is looked at
+    SUMS = auto()  # linear in one input, with weights that follow from the operator alone, such as a mean
+    REDUCES = auto()  # reduction along the axes named `axes`
+    SPREAD = auto()  # standard deviation or norm that a normalisation divides by
+    NORMALISES = auto()  # normalisation
+    NORMALISES_ROWS = auto()  # normalisation over the axes from `axis` on; rows before them stay independent
+    PROBABILITIES = auto()  # output sums to 1 along `axis`, or is the logarithm of such values
+    QUANTISES = auto()  # real numbers to integers
+    DEQUANTISES = auto()  # integers to the real numbers they stand for
+    READS_SHAPE = auto()  # reads the shape of its input, not its values
+    FUSED = auto()  # several operators in one: rewritten before a graph is read
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One row: kinds, and the operations for each value of the result, or of the first input.
+    """One row: kinds, and the cost in operations per output value or per value of the first input.
 
-    A function such as exp or erf counts as one operation. Operators that cost neither (products, pooling, ..) have a
+    A function such as exp or erf counts as one operation. Operators with another cost (products, pooling, ..) have a
     rule in `metrics/flop_rules.py`.
     """
 
     kinds: Kind
-    per_result: int | None = None
-    per_value: int | None = None
+    per_result: int | None = None  # operations per output value
+    per_value: int | None = None  # operations per value of the first input
 
 
-# Short names, for the table alone.
+# Short names for the table below.
 _K = Kind
 _UNARY, _PAIR, _MOVES = Kind.UNARY, Kind.BROADCASTS, Kind.MOVES
 _FREE = 0
@@ -115,9 +115,9 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
         "ThresholdedRelu": _row(_UNARY, 1),
         "LeakyRelu": _row(_UNARY, 2),
         "PRelu": _row(_PAIR, 2),
-        "Elu": _row(_UNARY, 2),  # exp x - 1 in one, times alpha
+        "Elu": _row(_UNARY, 2),  # expm1 x, times alpha
         "Selu": _row(_UNARY, 2),
-        "Celu": _row(_UNARY, 3),  # x / alpha besides
+        "Celu": _row(_UNARY, 3),  # as Elu, and x / alpha
         "Softplus": _row(_UNARY, 4),
         "Softmax": _row(_K.PROBABILITIES, 5),
         "LogSoftmax": _row(_K.PROBABILITIES, 5),
@@ -171,7 +171,7 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
         "AveragePool": _row(_K.SUMS),
         "MaxPool": _row(_K(0)),
         "Resize": _row(_K.SUMS),
-        # --- values moved, named or made up, never computed from one another ---
+        # --- moves, shapes and constants: nothing is computed from values ---
         "Identity": _row(_UNARY | _MOVES | _K.RELABELS, _FREE),
         "Cast": _row(_UNARY | _MOVES | _K.RELABELS, _FREE),
         "CastLike": _row(_MOVES | _K.RELABELS, _FREE),
@@ -193,7 +193,7 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
         "Gather": _row(_MOVES, _FREE),
         "GatherElements": _row(_MOVES, _FREE),
         "GatherND": _row(_MOVES, _FREE),
-        "ScatterElements": _row(_K(0)),  # moves or adds, as its attribute says
+        "ScatterElements": _row(_K(0)),  # moves or adds, depending on an attribute
         "ScatterND": _row(_K(0)),
         "Shape": _row(_K.READS_SHAPE, _FREE),
         "Size": _row(_K.READS_SHAPE, _FREE),
@@ -240,5 +240,5 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
 
 
 def of_kind(kinds: Kind) -> frozenset[str]:
-    """The operators that are of any of these kinds."""
+    """The operators of any of these kinds."""
     return frozenset(name for name, operator in OPERATORS.items() if operator.kinds & kinds)

@@ -1,4 +1,4 @@
-"""What the scores of a model are: a row for each task, with axes, ranking of classes and pixels explained."""
+"""The table of tasks: axes of the scores, ranking of the classes and explained pixels, one row per task."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from .types import Architecture, Array, TaskName
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One row; scores are arrays of its `axes`: b image, c class, h and w pixels of the scores.
+    """One row. `axes` are those of the scores: b image, c class, h and w pixels of the scores.
 
-    `ranked` gives (B, classes), the larger the likelier. `standing` gives, for the scores of one image, the share and
-    the score of each class, as people read them. `explained` gives the weight of each pixel in the score of a class
-    ((h, w), or None where scores are about the whole image), from the scores of one image, the class and a region.
+    `ranked(scores)` is (B, classes), larger for likelier classes. `standing(scores of one image)` is the share and the
+    score of each class, for people to read. `explained(scores of one image, class, region)` is the weight (h, w) of
+    each pixel in the score of the class; None if scores have no pixels.
     """
 
     name: TaskName
     axes: str
-    share: str  # what the probability of a class is called
+    share: str  # the name of the share in `standing`
     ranked: Callable[[Array], Array]
     standing: Callable[[Array], tuple[Array, Array]]
     explained: Callable[[Array, int, Array | None], Array | None]
 
     @property
     def takes_region(self) -> bool:
-        """Whether the user may say which pixels are explained."""
+        """Whether the user may choose which pixels are explained."""
         return "h" in self.axes
 
     def predicted(self, scores: Array) -> Array:
-        """(B,): the predicted class of each image."""
+        """The predicted class of each image, (B,)."""
         return np.asarray(self.ranked(scores).argmax(axis=1))
 
     def score(self, scores: Array, target: int, pixels: Array | None) -> Array:
-        """(B,) float64: the score of a class; over pixels their weighted mean."""
+        """The score of a class, (B,) float64; for segmentation its mean over pixels with weights `pixels`."""
         return _pooled(scores.astype(np.float64)[:, target], pixels)
 
     def probability(self, scores: Array, target: int, pixels: Array | None) -> Array:
-        """(B,) float64: the probability of a class; over pixels their weighted mean."""
+        """The probability of a class, (B,) float64; for segmentation its mean over pixels with weights `pixels`."""
         wide = scores.astype(np.float64)
         powers = np.exp(wide - wide.max(axis=1, keepdims=True))
         return _pooled(powers[:, target] / powers.sum(axis=1), pixels)
@@ -54,14 +54,14 @@ def _pooled(of_class: Array, pixels: Array | None) -> Array:
 
 
 def _class_standing(scores: Array) -> tuple[Array, Array]:
-    """Softmax and logit."""
+    """Softmax and logit of each class."""
     shifted = np.exp(scores.astype(np.float64) - scores.max())
     return shifted / shifted.sum(), scores
 
 
 def pixels_won(scores: Array) -> Array:
-    """How many pixels of (classes, h, w) each class wins; of equal scores the first does, as in argmax."""
-    best = scores == scores.max(axis=0)  # argmax over this axis is ten times slower
+    """The number of pixels where each class has the largest score, of scores (classes, h, w); ties as in argmax."""
+    best = scores == scores.max(axis=0)  # argmax along this axis is ten times slower
     won = np.array([np.count_nonzero(pixels) for pixels in best])
     if won.sum() != scores[0].size:
         won = np.bincount(scores.argmax(axis=0).ravel(), minlength=len(scores))
@@ -69,13 +69,13 @@ def pixels_won(scores: Array) -> Array:
 
 
 def _pixel_standing(scores: Array) -> tuple[Array, Array]:
-    """Share of the pixels won, and the mean logit."""
+    """Share of pixels predicted as each class, and its mean logit."""
     won = pixels_won(scores)
     return won / won.sum(), scores.mean(axis=(1, 2))
 
 
 def _explained_pixels(scores: Array, target: int, region: Array | None) -> Array:
-    """The region, else the pixels predicted as the class, else all; as the seed of the gradient has it."""
+    """The region; without one, the pixels predicted as the class; all if there are none. As in scores/seeds.py."""
     chosen = scores.argmax(axis=0) == target if region is None else region
     return (chosen if chosen.any() else np.ones_like(chosen)).astype(np.float32)
 
@@ -92,7 +92,7 @@ TASKS: Mapping[TaskName, Task] = MappingProxyType(
             ),
             Task(
                 "segmentation", "bchw", "share of pixels",
-                ranked=lambda scores: np.stack([pixels_won(each) for each in scores]),
+                ranked=lambda scores: np.stack([pixels_won(of_image) for of_image in scores]),
                 standing=_pixel_standing,
                 explained=_explained_pixels,
             ),
@@ -103,5 +103,5 @@ BY_RANK: Mapping[int, Task] = MappingProxyType({len(row.axes): row for row in TA
 
 
 def task_of(architecture: Architecture) -> Task:
-    """The row of a model."""
+    """The task of a model."""
     return TASKS[architecture.task]

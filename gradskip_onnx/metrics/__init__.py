@@ -1,6 +1,6 @@
-"""Metrics of explanations: a table of rows that work on arrays and on a function that asks the model.
+"""Metrics of explanations: a table of rows that work on arrays and on a function that runs the model.
 
-Every module in this folder is read, so that its rows are in the table: a new metric is one new file.
+Importing this package imports every module in it, which fills the table: a new metric is one new file.
 """
 
 from __future__ import annotations

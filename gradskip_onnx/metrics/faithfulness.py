@@ -1,8 +1,8 @@
 """Faithfulness Violation Test (Liu et al., ICML 2022): does the strongest patch act as its sign says?
 
-w is the weight of the patch with the largest |w|, D = p(x) - p(x without it); a violation is w D < 0. One patch is
-removed: a single pixel changes nothing a model could notice. The signs of the raw scores are needed; a map scaled to
-[0, 1] has lost them.
+w is the weight of the patch with the largest |w|, D = p(x) - p(x without it); w D < 0 is a violation. A whole patch is
+removed, because a single pixel has no measurable effect. The test reads raw scores, since a map scaled to [0, 1] has
+lost its signs.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .sample import Saliency, Sample, Score, ask_with_ends
 from .substrates import SUBSTRATES, Blurred, Substrate, whole
 from .table import ImageMetric, Measured, metric
 
-KNOWN: dict[str, Substrate] = SUBSTRATES | {"blur": Blurred()}
+FILLS: dict[str, Substrate] = SUBSTRATES | {"blur": Blurred()}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is removed, and what stands there instead."""
+    """What is removed, and what replaces it."""
 
-    substrate: str = option("mean", "what the removed patch becomes", choices=tuple(KNOWN))
+    substrate: str = option("mean", "what the removed patch becomes", choices=tuple(FILLS))
     patch: int = option(0, "side of the patch in pixels; 0: the token of the model", low=0, high=4096)
 
 
 def patch_weights(saliency: Saliency, size: tuple[int, int], side: int) -> Array:
-    """Mean of the raw scores over each patch; patches at the right and lower edge may be smaller."""
+    """Mean of the raw scores over each patch, (rows, columns); patches at the right and lower edge may be smaller."""
     raw = interpolate.resize(saliency.scores, size, "nearest").astype(np.float64)
     rows, columns = (np.arange(0, length, side) for length in size)
     sums = np.add.reduceat(np.add.reduceat(raw, rows, axis=0), columns, axis=1)
@@ -41,13 +41,13 @@ def patch_weights(saliency: Saliency, size: tuple[int, int], side: int) -> Array
 
 
 def violation(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
-    """1 where removing the strongest patch moves the probability against its sign; no change is no violation."""
+    """`violation` is 1 if removing the strongest patch changes the probability against its sign, else 0."""
     side = options.patch or sample.patch
     weights = patch_weights(saliency, sample.size, side)
     row, column = np.unravel_index(np.abs(weights).argmax(), weights.shape)
     where = slice(row * side, (row + 1) * side), slice(column * side, (column + 1) * side)
     changed = sample.image.copy()
-    changed[:, *where] = KNOWN[options.substrate](sample)[:, *where]
+    changed[:, *where] = FILLS[options.substrate](sample)[:, *where]
     ends, (without,) = ask_with_ends(score, {whole: whole(sample)}, [changed])
     weight, drop = float(weights[row, column]), float(ends[whole] - without)
     numbers = {"violation": float(np.sign(weight) * np.sign(drop) < 0), "weight": weight, "drop": drop}

@@ -1,6 +1,6 @@
-"""Three tables by operator: multiply-accumulates of products, operations of element-wise work, and what is free.
+"""Three tables by operator: multiply-accumulates of products, operations of other work, and operators without cost.
 
-Costs for each value are columns of `operators.py`; here are the operators whose cost follows from several shapes.
+Costs per value are columns of `operators.py`; here are the operators whose cost depends on several shapes.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from gradskip_onnx.errors import ModelError
 from gradskip_onnx.operators import MICROSOFT, OPERATORS
 
 Shape = tuple[int, ...]
-TAPS = {"nearest": 0, "linear": 8, "cubic": 32}  # of Resize on two axes, each tap a product and a sum
+TAPS = {"nearest": 0, "linear": 8, "cubic": 32}  # operations per output of Resize on two axes, two per tap
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with the shapes around it; an input left out has the shape of nothing, ()."""
+    """A node with the shapes of its inputs and outputs; that of an omitted input is ()."""
 
-    key: str
+    key: str  # operator, with its domain in front unless it is that of ONNX
     name: str
     x: tuple[Shape, ...]
     y: tuple[Shape, ...]
-    given: tuple[bool, ...]
+    present: tuple[bool, ...]  # per input: False if it is omitted
     attrs: Mapping[str, Any]
 
     @classmethod
     def of(cls, proto: onnx.NodeProto, shapes: Mapping[str, Shape]) -> Node:
-        """Look the shapes up; the domain is part of the key unless it is ONNX's own."""
+        """The node of a proto; a missing shape raises ModelError."""
         domain = "" if proto.domain in ("", "ai.onnx") else f"{proto.domain}."
         missing = [name for name in (*proto.input, *proto.output) if name and name not in shapes]
         if missing:
@@ -42,13 +42,13 @@ class Node:
             name=proto.name,
             x=tuple(shapes.get(name, ()) for name in proto.input),
             y=tuple(shapes.get(name, ()) for name in proto.output),
-            given=tuple(bool(name) for name in proto.input),
+            present=tuple(bool(name) for name in proto.input),
             attrs={entry.name: onnx.helper.get_attribute_value(entry) for entry in proto.attribute},
         )
 
     def has(self, position: int) -> bool:
-        """Whether the optional input is there."""
-        return position < len(self.given) and self.given[position]
+        """Whether the optional input is present."""
+        return position < len(self.present) and self.present[position]
 
 
 Rule = Callable[[Node], int]
@@ -70,7 +70,7 @@ def gemm(n: Node) -> int:
 
 
 def _conv(weight: int) -> Rule:
-    """Each value of the result sums over one filter: the weight behind its first axis."""
+    """Each value of the result sums over one filter; `weight` is the position of the filters."""
     return lambda n: prod(n.y[0]) * prod(n.x[weight][1:])
 
 
@@ -80,11 +80,13 @@ def conv_transpose(n: Node) -> int:
 
 
 def einsum(n: Node) -> int:
-    """One multiply-accumulate for each combination of all letters and each further operand; a copy has none."""
+    """One multiply-accumulate per combination of all indices and per operand after the first."""
     equation = n.attrs["equation"].decode().replace(" ", "").replace("...", ".")
     sizes: dict[Any, int] = {}
     for term, shape in zip(equation.split("->")[0].split(","), n.x, strict=True):
-        hidden = len(shape) - len(term.replace(".", ""))  # axes the dots stand for, named from the last
+        hidden = len(shape) - len(
+            term.replace(".", "")
+        )  # number of axes of the ellipsis, which are named from the last
         before, dots, after = term.partition(".")
         letters = [*before, *(range(-hidden, 0) if dots else ()), *after]
         for letter, size in zip(letters, shape, strict=True):
@@ -93,7 +95,7 @@ def einsum(n: Node) -> int:
 
 
 def attention(n: Node) -> int:
-    """Q Kᵀ and A V: each value of Q, and each of the result, meets every key."""
+    """Q Kᵀ and A V: each value of Q and each value of the result takes one multiply-accumulate per key."""
     return (prod(n.x[0]) + prod(n.y[0])) * _keys(n)
 
 
@@ -155,7 +157,7 @@ def _bias(position: int) -> Rule:
 
 
 def _softmax_inside(n: Node) -> int:
-    """Five operations for each query, key and head."""
+    """The softmax: five operations per query, key and head."""
     heads = n.attrs.get("num_heads") or n.attrs.get("q_num_heads") or n.x[0][1]
     queries = n.x[0][-2] if len(n.x[0]) < 5 else n.x[0][1]
     keys = n.x[0][1] if n.key.endswith(("microsoft.Attention", "QAttention")) else _keys(n)
@@ -171,7 +173,7 @@ def _resize(n: Node) -> int:
 
 
 def _scatter(n: Node) -> int:
-    """Sums where values meet, else a copy."""
+    """One operation per update with a reduction; without one it is a copy."""
     return prod(n.x[2]) if n.attrs.get("reduction", b"none") != b"none" else 0
 
 

@@ -1,7 +1,7 @@
-"""FLOPs of a graph, node by node: two for each multiply-accumulate of a product, and element-wise work apart.
+"""FLOPs of a graph: two per multiply-accumulate of a product; other operations are counted separately.
 
-Operators that compute only from stored values are folded before anything runs and cost nothing. An operator that
-neither table knows is listed by name: nothing is left out silently.
+Nodes that depend only on stored values are folded before a run and cost nothing. Operators without a rule are listed by
+name in the result: nothing is left out silently.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ SHAPE = "gradskip/shape/"
 
 @dataclass(frozen=True, slots=True)
 class Flops:
-    """What one run costs. `total` counts products alone, as papers do; `elementwise` is everything else."""
+    """The cost of one run; `total` counts products alone, as papers do, `elementwise` everything else."""
 
     total: int
     elementwise: int
     by_op: Mapping[str, int]  # FLOPs of products, by operator
     elementwise_by_op: Mapping[str, int]
-    unknown: Mapping[str, int]  # operators no rule knows, and how many nodes of each
+    unknown: Mapping[str, int]  # number of nodes by operator, for operators without a rule
 
     @property
     def giga(self) -> float:
-        """`total` in the unit of the papers."""
+        """`total` in GFLOPs, the unit of papers."""
         return self.total / 1e9
 
 
 def count(model: onnx.ModelProto, shapes: Mapping[str, Shape]) -> Flops:
-    """The FLOPs of the graph; `shapes` must tell the shape of every tensor but the stored ones."""
-    known = dict(shapes) | {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
+    """The FLOPs of the graph; `shapes` holds the shape of every tensor that is not an initializer."""
+    all_shapes = dict(shapes) | {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     products: Counter[str] = Counter()
     simple: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     for proto in _running(model.graph):
-        node = Node.of(proto, known)
+        node = Node.of(proto, all_shapes)
         if node.key in PRODUCTS:
             products[node.key] += 2 * PRODUCTS[node.key](node)
         if node.key in SIMPLE:
@@ -59,41 +59,41 @@ def count(model: onnx.ModelProto, shapes: Mapping[str, Shape]) -> Flops:
 def of_plan(
     plan: Instrumented, architecture: Architecture, batch: int = 1, feeds: Mapping[str, Array] | None = None
 ) -> Flops:
-    """The FLOPs of the graph that really runs for a method, for a batch of images."""
+    """The FLOPs of an instrumented model for a batch of images."""
     dims = fed_dims(architecture.input_dims, architecture.input_layout)
-    given = {architecture.input: np.zeros((batch, *dims), _dtype(plan.model, architecture.input)), **(feeds or {})}
-    return count(plan.model, seen_shapes(plan.model, plan.folder, given))
+    inputs = {architecture.input: np.zeros((batch, *dims), _dtype(plan.model, architecture.input)), **(feeds or {})}
+    return count(plan.model, measured_shapes(plan.model, plan.folder, inputs))
 
 
-def seen_shapes(model: onnx.ModelProto, folder: Path | None, feeds: Mapping[str, Array]) -> dict[str, Shape]:
-    """The shape of every tensor, from a run in which each is looked at; values are dropped as the run goes on."""
-    looking = onnx.ModelProto()
-    looking.CopyFrom(model)
-    names = [name for node in looking.graph.node for name in node.output if name]
-    looking.graph.node.extend(onnx.helper.make_node("Shape", [name], [SHAPE + name]) for name in names)
-    del looking.graph.output[:], looking.graph.value_info[:]
-    looking.graph.output.extend(
+def measured_shapes(model: onnx.ModelProto, folder: Path | None, feeds: Mapping[str, Array]) -> dict[str, Shape]:
+    """The shape of every tensor, from a run with a Shape node on each; the values themselves are not kept."""
+    probe = onnx.ModelProto()
+    probe.CopyFrom(model)
+    names = [name for node in probe.graph.node for name in node.output if name]
+    probe.graph.node.extend(onnx.helper.make_node("Shape", [name], [SHAPE + name]) for name in names)
+    del probe.graph.output[:], probe.graph.value_info[:]
+    probe.graph.output.extend(
         onnx.helper.make_tensor_value_info(SHAPE + name, onnx.TensorProto.INT64, [None]) for name in names
     )
-    session = open_session(looking, folder, "cpu", optimise=False)
-    seen = session.run([SHAPE + name for name in names], feeds)
-    found = {name: tuple(int(size) for size in seen[SHAPE + name]) for name in names}
+    session = open_session(probe, folder, "cpu", optimise=False)
+    outputs = session.run([SHAPE + name for name in names], feeds)
+    found = {name: tuple(int(size) for size in outputs[SHAPE + name]) for name in names}
     return found | {name: tuple(array.shape) for name, array in feeds.items()}
 
 
 def _running(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """The nodes that follow from an input: the others are folded when the file is opened."""
-    follow = {tensor.name for tensor in graph.input}
+    """The nodes that depend on an input; ONNX Runtime folds the others when it opens the file."""
+    dependent = {tensor.name for tensor in graph.input}
     found = []
-    for node in graph.node:  # ONNX wants them sorted
-        if any(name in follow for name in node.input) or _holds_graph(node):
-            follow.update(node.output)
+    for node in graph.node:  # in topological order, as ONNX requires
+        if any(name in dependent for name in node.input) or _holds_graph(node):
+            dependent.update(node.output)
             found.append(node)
     return found
 
 
 def _holds_graph(node: onnx.NodeProto) -> bool:
-    """Control flow may read what is not among its inputs."""
+    """Whether a node is control flow, whose graphs may read tensors that are not among its inputs."""
     return any(attribute.type in (attribute.GRAPH, attribute.GRAPHS) for attribute in node.attribute)
 
 

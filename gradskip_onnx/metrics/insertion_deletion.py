@@ -1,7 +1,7 @@
-"""Insertion and Deletion: the probability of the class while its most relevant pixels come or go.
+"""Insertion and Deletion: the probability of the class while its most relevant pixels appear or are removed.
 
-RISE (Petsiuk et al., BMVC 2018) defined both; GradSkip reports their difference. Both curves are made in one go:
-the whole image and its substrate are an end of each, and are asked for once.
+RISE (Petsiuk et al., BMVC 2018) defined both; GradSkip reports their difference. Both curves are measured together,
+because they share their ends, the image and its substrate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SUBSTRATE_NAMES = ("usual", "mean", "black", "zero", "random", "blur")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the curves are drawn; 0 and `usual` leave a choice to the protocol."""
+    """How the curves are measured; 0 and `usual` mean the value of the protocol."""
 
     substrate: str = option(
         "usual", "what removed pixels become; usual: mean, but RISE blurs or zeroes, TIS blurs", choices=SUBSTRATE_NAMES
@@ -40,7 +40,7 @@ class Options:
 
 
 def curves(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
-    """Both curves of one image, with their areas and the difference; T steps ask for 2 T images."""
+    """Both curves of one image, their areas and the difference of these; T steps take 2 T images."""
     protocol = PROTOCOLS[options.protocol]
     rank = _ranks(sample, saliency, protocol)
     cuts = protocol.cuts(rank.size, options.steps)
@@ -60,24 +60,25 @@ def curves(sample: Sample, saliency: Saliency, score: Score, options: Options) -
 
 
 def _ranks(sample: Sample, saliency: Saliency, protocol: Protocol) -> Array:
+    """The rank of each pixel by relevance, (H, W), 0 the largest; resampling and ties as in the protocol."""
     nearest = protocol.resample == "nearest"
     values = interpolate.resize(saliency.scores, sample.size, "nearest") if nearest else saliency.map
     return ranks(values, sample.seed, last_first=protocol.ties == "last")
 
 
 def _substrates(protocol: Protocol, options: Options) -> dict[str, Substrate]:
-    """The substrate of each curve."""
+    """The substrate of each curve, from the options and the protocol."""
     size, sigma = options.blur_size or protocol.blur.size, options.blur_sigma or protocol.blur.sigma
     if size % 2 == 0:
         raise InputError(f"blur_size: got {size}, allowed: odd numbers, so that the blur has a middle")
     blur = Blur(size, sigma, protocol.blur.folded)
-    known: dict[str, Substrate] = {**protocol.substrates, "blur": Blurred(blur)}
+    by_name: dict[str, Substrate] = {**protocol.substrates, "blur": Blurred(blur)}
     names = protocol.usual if options.substrate == "usual" else dict.fromkeys(KINDS, options.substrate)
-    return {kind: known[names[kind]] for kind in KINDS}
+    return {kind: by_name[names[kind]] for kind in KINDS}
 
 
 def _between(image: Array, substrates: Sequence[Array], rank: Array, cuts: Array) -> Iterator[Array]:
-    """The changed images of both curves, one after the other; the `cut` most relevant pixels have changed."""
+    """The images between the ends of the curves, first Insertion, then Deletion; `cut` pixels are changed."""
     for kind, bare in zip(KINDS, substrates, strict=True):
         start, finish = (bare, image) if kind == "insertion" else (image, bare)
         for cut in cuts:

@@ -1,6 +1,7 @@
-"""Pointing game as played in TIS: does the strongest pixel lie on the object, and how much of the map does?
+"""Pointing game as in TIS: is the strongest pixel on the object, and how much of the map is?
 
-No tolerance around the object. An image whose object fills half of the frame or more does not count: a hit is luck.
+There is no tolerance around the object. Images whose object fills half of the frame or more are excluded, because a hit
+is likely by chance.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Options:
 
 
 def box_mask(boxes: Sequence[Box], size: tuple[int, int]) -> Array:
-    """The union of the boxes, corners cut down to whole pixels and clipped to the frame."""
+    """The union of the boxes, (H, W); corners are rounded towards 0 and clipped to the frame."""
     mask = np.zeros(size, bool)
     for left, top, right, bottom in boxes:
         mask[max(int(top), 0) : max(int(bottom), 0), max(int(left), 0) : max(int(right), 0)] = True
@@ -34,14 +35,14 @@ def box_mask(boxes: Sequence[Box], size: tuple[int, int]) -> Array:
 
 
 def _object(sample: Sample) -> Array:
-    """Where the object is; boxes are preferred to a mask, nothing known is nowhere."""
+    """Whether each pixel is on the object, (H, W); from boxes, else from the mask, else False everywhere."""
     if sample.boxes is None and sample.mask is not None:
         return np.equal(sample.mask, 1)
     return box_mask(sample.boxes or (), sample.size)
 
 
 def point(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
-    """Hit (1 or 0) of the first maximum, and the share of the map's absolute sum on the object (0 for no sum)."""
+    """`hit`: 1 if the first maximum is on the object, else 0; `energy`: share of the map's absolute sum there."""
     del score
     truth = _object(sample)
     share = float(truth.mean())

@@ -1,7 +1,7 @@
 """Parameter randomisation (Adebayo et al., NeurIPS 2018): a map that survives random weights does not explain them.
 
-The weights of products (matrices and filters) are redrawn with the mean and spread each had, from the head downwards,
-so that activations keep their size; stored constants, biases, norms and embeddings stay.
+The weights of products (matrices and filters) are redrawn from the head to the embedding. Each keeps its mean and
+standard deviation, so that activations keep their size; other constants, biases, norms and embeddings are unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gradskip_onnx.types import Architecture, Array
 from .flop_rules import PRODUCTS
 from .similarity import SIMILARITIES
 
-Explain = Callable[[onnx.ModelProto], Sequence[Array]]  # the maps of some images, by the model given
+Explain = Callable[[onnx.ModelProto], Sequence[Array]]  # model -> maps of the same images
 Mode = Literal["cascading", "independent"]
 FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
 
@@ -36,21 +36,21 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How alike the maps are after a stage was randomised: for each similarity one number an image."""
+    """Similarity of the maps to the original ones after a stage is randomised: one number per measure and image."""
 
     stage: str
     similarity: Mapping[str, tuple[float, ...]]
 
 
 def stages(model: onnx.ModelProto, architecture: Architecture) -> tuple[Stage, ...]:
-    """Head, blocks from the last to the first, embedding. A weight belongs to the first block its product reaches."""
+    """Head, blocks from the last to the first, embedding; a weight belongs to the first block that depends on it."""
     marks = [architecture.blocks[0].tokens_in, *(block.tokens_out for block in architecture.blocks)]
     reached = _first_mark(model.graph, marks)
     found: list[list[str]] = [[] for _ in range(len(marks) + 1)]
-    placed: set[str] = set()
-    for node, weight in reversed(_weights(model.graph)):  # a weight used twice falls with its later use
-        if weight not in placed:
-            placed.add(weight)
+    assigned: set[str] = set()
+    for node, weight in reversed(_weights(model.graph)):  # a weight used twice belongs to its later use
+        if weight not in assigned:
+            assigned.add(weight)
             found[min(reached[name] for name in node.output)].append(weight)
     names = ["embedding", *(f"block {block.index}" for block in architecture.blocks), "head"]
     kept = [Stage(name, tuple(weights)) for name, weights in zip(names, found, strict=True) if weights]
@@ -60,16 +60,16 @@ def stages(model: onnx.ModelProto, architecture: Architecture) -> tuple[Stage, .
 
 
 def randomised(model: onnx.ModelProto, names: Sequence[str], seed: int = 0) -> onnx.ModelProto:
-    """A copy of the model with these weights redrawn; each has its own stream, whatever else is redrawn."""
+    """A copy of the model with these weights redrawn; new values do not depend on which other weights are redrawn."""
     new = onnx.ModelProto()
     new.CopyFrom(model)
-    wanted = set(names)
+    chosen = set(names)
     for place, tensor in enumerate(new.graph.initializer):
-        if tensor.name in wanted:
+        if tensor.name in chosen:
             old = numpy_helper.to_array(tensor)
             rng = np.random.default_rng((seed, place))
-            drawn = rng.normal(old.mean(dtype=np.float64), old.std(dtype=np.float64), old.shape)
-            tensor.CopyFrom(numpy_helper.from_array(drawn.astype(old.dtype), tensor.name))
+            values = rng.normal(old.mean(dtype=np.float64), old.std(dtype=np.float64), old.shape)
+            tensor.CopyFrom(numpy_helper.from_array(values.astype(old.dtype), tensor.name))
     return new
 
 
@@ -82,16 +82,16 @@ def sanity_check(
     mode: Mode = "cascading",
     seed: int = 0,
 ) -> tuple[Step, ...]:
-    """Explain again after each stage; cascading keeps what was randomised before, independent puts it back."""
+    """Explain again after each stage is randomised: in cascading mode with all stages before it, else it alone."""
     if mode not in ("cascading", "independent"):
         raise InputError(f"randomisation mode: got {mode!r}, allowed: cascading, independent")
     whole = _self_contained(model, folder)
     original = list(explain(whole))
     found = []
-    fallen: list[str] = []
+    redrawn: list[str] = []
     for stage in stages(whole, architecture):
-        fallen = [*fallen, *stage.weights] if mode == "cascading" else list(stage.weights)
-        maps = explain(randomised(whole, fallen, seed))
+        redrawn = [*redrawn, *stage.weights] if mode == "cascading" else list(stage.weights)
+        maps = explain(randomised(whole, redrawn, seed))
         found.append(Step(stage.name, _compare(original, maps)))
     return tuple(found)
 
@@ -102,7 +102,7 @@ def _compare(original: Sequence[Array], maps: Sequence[Array]) -> dict[str, tupl
 
 
 def _self_contained(model: onnx.ModelProto, folder: Path | None) -> onnx.ModelProto:
-    """A copy that holds its weights itself."""
+    """A copy with all weights inside, none in other files."""
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
     if folder is not None:
@@ -111,7 +111,7 @@ def _self_contained(model: onnx.ModelProto, folder: Path | None) -> onnx.ModelPr
 
 
 def _weights(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, str]]:
-    """Products and the stored floats of two axes or more that they multiply by, directly or copied about."""
+    """Products with the names of their weights: stored floats of rank 2 or more, read directly or through copies."""
     stored = {t.name: t.name for t in graph.initializer if t.data_type in FLOATS and len(t.dims) > 1}
     found = []
     for node in graph.node:
@@ -123,7 +123,7 @@ def _weights(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, str]]:
 
 
 def _first_mark(graph: onnx.GraphProto, marks: Sequence[str]) -> dict[str, int]:
-    """For each tensor the place of the first mark that it is, or that follows from it; past the end: none does."""
+    """For each tensor the index of the first mark that is it or depends on it; len(marks) if none does."""
     places = {name: place for place, name in reversed(list(enumerate(marks)))}
     reached: dict[str, int] = {}
     for node in reversed(graph.node):

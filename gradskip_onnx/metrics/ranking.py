@@ -1,4 +1,4 @@
-"""Pixels in order of relevance, ties included."""
+"""Ranks pixels by relevance, with a rule for ties."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .substrates import TIES
 
 
 def ranks(values: Array, seed: int, *, last_first: bool = False) -> Array:
-    """The place of each value, 0 for the largest; equal ones stand in an order that only the seed decides.
+    """The rank of each value, 0 for the largest; the seed alone decides the order of equal values.
 
-    `last_first` puts the later of two equal values first instead: an ascending stable sort, read backwards.
+    With `last_first` the later of two equal values comes first, as in an ascending stable sort read backwards.
     """
     count = values.size
     shuffled = np.random.default_rng((seed, TIES)).permutation(count)

@@ -1,4 +1,4 @@
-"""What every metric is given: an image with its ground truth, an explanation of it, and a way to ask the model."""
+"""Inputs of a metric: an image with its ground truth, an explanation, and a function that runs the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradskip_onnx.errors import InputError, ModelError
 from gradskip_onnx.types import Array
 
 BATCH = 16  # changed images made and scored at a time: memory does not grow with the number of steps
-IGNORED = -1
+IGNORED = -1  # in a mask: an unlabelled pixel
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels of the model's input
 Score = Callable[[Array], Array]  # (M, C, H, W) -> (M,): the probability of the explained class
@@ -20,7 +20,7 @@ Score = Callable[[Array], Array]  # (M, C, H, W) -> (M,): the probability of the
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One image and class; the same seed for every method makes their noise and their ties the same."""
+    """One image and class; noise and the order of ties depend on `seed`, so they are the same for every method."""
 
     id: str
     image: Array  # (C, H, W) float32, normalised, as fed to the model
@@ -28,9 +28,9 @@ class Sample:
     label: int | None = None
     boxes: tuple[Box, ...] | None = None  # of objects of the class
     mask: Array | None = None  # (H, W) whole numbers: 1 the class, 0 anything else, IGNORED unlabelled
-    mean: tuple[float, ...] = (0.0,)  # of the preprocessing, one a channel or one for all
+    mean: tuple[float, ...] = (0.0,)  # of the preprocessing, one per channel or one for all
     std: tuple[float, ...] = (1.0,)
-    patch: int = 16  # side of the feature that is removed as one, in pixels: a token, or a square of small ones
+    patch: int = 16  # side in pixels of the square that is removed at once: a token, or several small ones
     seed: int = 0
 
     @property
@@ -41,14 +41,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Saliency:
-    """An explanation: `map` at the size of the model's input, `scores` as the method gave them, signs kept."""
+    """An explanation: `map` at the size of the model's input, and the signed `scores` of the method."""
 
     map: Array  # (H, W)
     scores: Array  # (rows, columns); a method that scores pixels gives the map itself
 
 
 def usable(saliency: Saliency, sample: Sample) -> Saliency:
-    """The explanation if it can be measured; NaN and infinity are a failure of the method, never a number."""
+    """The explanation itself; raises InputError if its shape is wrong or a value is NaN or infinite."""
     if saliency.map.shape != sample.size:
         raise InputError(f"{sample.id}: a map of {saliency.map.shape} for an input of {sample.size}; resize it first")
     if saliency.scores.ndim != 2 or 0 in saliency.scores.shape:
@@ -62,10 +62,10 @@ def usable(saliency: Saliency, sample: Sample) -> Saliency:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Remembering:
-    """A score that keeps what it gave to images that no method changes: they are asked for once, not by each method."""
+    """A score with a cache for images that do not depend on the method, such as the ends of a curve."""
 
     score: Score
-    known: MutableMapping[Hashable, float] = field(default_factory=dict)
+    cache: MutableMapping[Hashable, float] = field(default_factory=dict)
 
     def __call__(self, images: Array) -> Array:
         return self.score(images)
@@ -74,16 +74,16 @@ class Remembering:
 def ask_with_ends(
     score: Score, ends: Mapping[Hashable, Array], between: Iterable[Array]
 ) -> tuple[dict[Hashable, float], Array]:
-    """The probability at each end, unless the score remembers it, and for the images between, in the same batches."""
-    known = score.known if isinstance(score, Remembering) else {}
-    missing = [name for name in ends if name not in known]
+    """The probability at each end and of the images between; ends that are not cached share their batches."""
+    cache = score.cache if isinstance(score, Remembering) else {}
+    missing = [name for name in ends if name not in cache]
     values = ask(score, chain((ends[name] for name in missing), between))
-    known.update(zip(missing, map(float, values), strict=False))
-    return {name: known[name] for name in ends}, values[len(missing) :]
+    cache.update(zip(missing, map(float, values), strict=False))
+    return {name: cache[name] for name in ends}, values[len(missing) :]
 
 
 def ask(score: Score, images: Iterable[Array]) -> Array:
-    """The probability for each image, BATCH images at a time, as float64."""
+    """The probability of each image, (M,) float64, BATCH images at a time."""
     found = [_scored(score, np.stack(part)) for part in _batches(images)]
     return np.concatenate(found) if found else np.zeros(0)
 

@@ -1,6 +1,6 @@
-"""A map cut into object and background, against a mask: pixel accuracy, recall, IoU and mean IoU.
+"""Compares a map, cut into object and background, with a mask: pixel accuracy, recall, IoU and mean IoU.
 
-The rule of the cut decides the numbers, and papers disagree on it or leave it open: every reading is here by name.
+The numbers depend on the threshold of the cut, on which papers disagree or are silent: each reading is a named rule.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from .sample import IGNORED, Saliency, Sample, Score
 from .table import ImageMetric, Measured, first, metric
 
 BINS = 256
-LEVEL = 0.75  # of "saliency greater than 0.75"
+LEVEL = 0.75  # the reading of papers that say "saliency greater than 0.75"
 
 
 def above_mean(values: Array, seed: int) -> Array:
-    """Chefer et al.: larger than the mean of the map."""
+    """Larger than the mean of the map, as in Chefer et al."""
     del seed
     return np.asarray(values > values.mean(dtype=np.float64))
 
 
 def above_level(values: Array, seed: int) -> Array:
-    """Larger than 0.75 of the way from the lowest to the highest value."""
+    """Larger than 0.75, of values scaled to 0 ... 1."""
     del seed
     return values > LEVEL
 
 
 def above_otsu(values: Array, seed: int) -> Array:
-    """From the level on that separates two classes best; it is the lower edge of a bin, so its own value belongs."""
+    """At or above the level of Otsu, which is the lower edge of a bin."""
     del seed
     return values >= otsu(values)
 
 
 def above_mov(values: Array, seed: int) -> Array:
-    """Larger than mean over variation, mean / (3 std), as PE-LRP offers it."""
+    """Larger than mean / (3 std), "mean over variation", as in PE-LRP."""
     del seed
     return np.asarray(values > values.mean(dtype=np.float64) / (3 * values.std(dtype=np.float64) + 1e-10))
 
@@ -65,7 +65,7 @@ RULES: dict[str, Callable[[Array, int], Array]] = {
 
 
 def otsu(values: Array) -> float:
-    """The level in [0, 1] with the largest variance between what lies below and above it; 256 bins, first maximum."""
+    """The level in [0, 1] with the largest variance between the values below and above it; 256 bins, first maximum."""
     counts, edges = np.histogram(values, BINS, (0.0, 1.0))
     centres = (edges[1:] + edges[:-1]) / 2
     below = np.cumsum(counts)[:-1].astype(np.float64)
@@ -83,7 +83,7 @@ class Options:
 
 
 def compare(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
-    """Pixel counts of the cut map against the mask, unlabelled pixels left out."""
+    """Pixel counts of the cut map and the mask; unlabelled pixels are left out."""
     del score
     if sample.mask is None:
         return Measured(excluded="no mask")
@@ -108,14 +108,14 @@ def compare(sample: Sample, saliency: Saliency, score: Score, options: Options) 
 
 
 def ratio(terms: Array) -> Array:
-    """Sum over sum, accumulated over the dataset."""
+    """The first term over the second, both accumulated over the dataset."""
     return terms[..., 0] / terms[..., 1]
 
 
 def mean_iou(terms: Array) -> Array:
-    """Mean of the accumulated IoU of object and background; a union of nothing is a perfect match."""
-    shared, union = terms[..., ::2], terms[..., 1::2]
-    return np.asarray(np.where(union > 0, shared / np.maximum(union, np.finfo(float).tiny), 1.0).mean(axis=-1))
+    """Mean of the accumulated IoU of object and background; an empty union counts as 1."""
+    intersection, union = terms[..., ::2], terms[..., 1::2]
+    return np.asarray(np.where(union > 0, intersection / np.maximum(union, np.finfo(float).tiny), 1.0).mean(axis=-1))
 
 
 def _passes(options: Any) -> int:

@@ -1,4 +1,4 @@
-"""How sure a number is: bootstrap intervals of any metric, and the tests of the paper's ablation, by scipy."""
+"""Bootstrap intervals of any metric, and the significance tests of the paper's ablation, by SciPy."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ AT_ONCE = 1 << 20  # indices drawn at a time
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A value and the range that holds it at the level asked for."""
+    """A value and its confidence interval."""
 
     value: float
     low: float
     high: float
-    count: int  # images that count
+    count: int  # images that are not excluded
 
 
 @dataclass(frozen=True, slots=True)
 class Significance:
-    """A statistic and the probability of one as extreme if nothing were there."""
+    """A test statistic and its p-value."""
 
     statistic: float
     p: float
 
 
-NOTHING = Significance(0.0, 1.0)  # no spread, hence no evidence; scipy would answer NaN
+NOTHING = Significance(0.0, 1.0)  # for values without variation, where SciPy returns NaN
 
 
 def interval(
     row: Metric, many: Sequence[Measured], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval | None:
-    """Percentile bootstrap over images; None where every image is excluded."""
+    """Percentile bootstrap over images; None if every image is excluded."""
     terms = [found for found in map(row.read, many) if found is not None]
     if not terms:
         return None
@@ -62,7 +62,7 @@ def paired(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval | None:
-    """The difference of two methods on the same images; the same images are drawn for both."""
+    """The interval of ours minus theirs on the same images; each resample draws the same images for both."""
     if len(ours) != len(theirs):
         raise InputError(f"paired methods need the same images, got {len(ours)} and {len(theirs)} results")
     pairs = [(row.read(a), row.read(b)) for a, b in zip(ours, theirs, strict=True)]
@@ -79,7 +79,7 @@ def paired(
 
 
 def _resampled(table: Array, resamples: int, seed: int) -> Array:
-    """(resamples, terms): the means of as many images drawn with repetition, a few draws at a time."""
+    """Means of the terms over images drawn with repetition, (resamples, terms), from `table` (images, terms)."""
     rng = np.random.default_rng(seed)
     count, step = len(table), max(1, AT_ONCE // len(table))
     parts = [
@@ -95,7 +95,7 @@ def _range(values: Array, level: float) -> tuple[float, float]:
 
 
 def spearman(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Significance:
-    """Rank correlation, average ranks for ties, p by the t approximation; equal values correlate with nothing."""
+    """Rank correlation with average ranks for ties and p by the t approximation; 0 if one side is constant."""
     a, b = _columns(one, other)
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return NOTHING
@@ -103,7 +103,7 @@ def spearman(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Si
 
 
 def anova(groups: Sequence[Sequence[float] | Array]) -> Significance:
-    """One-way: variance between the groups over variance inside them, which must not all be 0."""
+    """One-way analysis of variance: variance between groups over variance within, which must not be 0 in all."""
     columns = [np.asarray(group, np.float64) for group in groups]
     if all(np.ptp(column) == 0 for column in columns):
         raise InputError("an analysis of variance needs groups in which values differ; all of them are constant")
@@ -111,7 +111,7 @@ def anova(groups: Sequence[Sequence[float] | Array]) -> Significance:
 
 
 def friedman(groups: Sequence[Sequence[float] | Array]) -> Significance:
-    """As anova, for groups measured on the same images, which is what they are; no less than three of them."""
+    """Friedman's test of three or more groups that are measured on the same images."""
     columns = _columns(*groups)
     if len(columns) < 3:
         raise InputError(f"Friedman's test compares three or more groups, got {len(columns)}; use wilcoxon for two")
@@ -121,7 +121,7 @@ def friedman(groups: Sequence[Sequence[float] | Array]) -> Significance:
 
 
 def wilcoxon(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Significance:
-    """Signed ranks of paired values, two-sided, equal pairs dropped."""
+    """Wilcoxon's signed-rank test of paired values, two-sided; equal pairs are dropped."""
     a, b = _columns(one, other)
     if np.array_equal(a, b):
         return NOTHING
@@ -129,12 +129,12 @@ def wilcoxon(one: Sequence[float] | Array, other: Sequence[float] | Array) -> Si
 
 
 def gini(attention: Array) -> Array:
-    """Sparsity of each head of (heads, queries, keys), all values of a head together."""
+    """Gini coefficient over all values of each head, (heads,), of attention (heads, queries, keys)."""
     return GINI["head"]([[attention]])[0]
 
 
 def entropy(attention: Array) -> Array:
-    """Shannon entropy in nats of each head, its values scaled to sum 1; 0 for a head of zeros."""
+    """Shannon entropy of each head in nats, (heads,), its values scaled to sum 1; 0 for a head of zeros."""
     return entropy_of_heads([attention])
 
 

@@ -1,4 +1,4 @@
-"""What removed pixels are replaced by: a table of substrates, each a function of the sample."""
+"""The table of substrates, which replace removed pixels; each is a function of the sample."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from gradskip_onnx.types import Array
 
 from .sample import Sample
 
-NOISE, TIES = 1, 2  # streams of the sample's seed: noise does not change with the order of ties
+NOISE, TIES = 1, 2  # random streams of the sample's seed, so that noise and the order of ties are independent
 
 
 @dataclass(frozen=True, slots=True)
 class Blur:
-    """A Gaussian of `size` weights a side; RISE filters a delta inside the kernel and pads the image with zeros.
+    """A Gaussian blur with a kernel of `size` weights along each axis.
 
-    Own code: scipy.ndimage has no such folded kernel, and the other is five lines where SciPy may be missing.
+    `folded` is the kernel of RISE: a Gaussian-filtered delta of `size` entries, whose tails are mirrored back into the
+    kernel, on an image padded with zeros. Not scipy.ndimage: it has no such kernel, and SciPy is optional.
     """
 
-    size: int = 11
-    sigma: float = 5.0
+    size: int = 11  # odd
+    sigma: float = 5.0  # pixels
     folded: bool = False
 
     def kernel(self) -> Array:
@@ -51,7 +52,7 @@ class Blur:
 
 @dataclass(frozen=True, slots=True)
 class Blurred:
-    """The image itself, blurred; equal settings are the same substrate."""
+    """The image, blurred; two objects with equal settings are equal, so their probabilities are cached once."""
 
     blur: Blur = field(default_factory=Blur)
 
@@ -65,34 +66,34 @@ def _gaussian(reach: int, sigma: float) -> Array:
 
 
 def whole(sample: Sample) -> Array:
-    """Nothing is removed."""
+    """The image itself: nothing is removed."""
     return sample.image
 
 
 def mean(sample: Sample) -> Array:
-    """One number: the mean over all channels and pixels of the normalised image."""
+    """The mean over all channels and pixels of the normalised image."""
     return np.full_like(sample.image, sample.image.mean(dtype=np.float64))
 
 
 def black(sample: Sample) -> Array:
-    """A black picture as the model would be given it: (0 - mean) / std."""
+    """A black image after normalisation: (0 - mean) / std."""
     level = -np.asarray(sample.mean) / np.asarray(sample.std)
     return np.broadcast_to(level.reshape(-1, 1, 1), sample.image.shape).astype(sample.image.dtype)
 
 
 def zero(sample: Sample) -> Array:
-    """Zeros after normalisation; papers that say black often mean this, a grey."""
+    """Zeros after normalisation, a grey; papers that say black often mean this."""
     return np.zeros_like(sample.image)
 
 
 def normal(sample: Sample) -> Array:
-    """Standard normal noise a pixel and channel, the same for every method."""
+    """Standard normal noise per pixel and channel after normalisation, the same for every method."""
     rng = np.random.default_rng((sample.seed, NOISE))
     return np.asarray(rng.standard_normal(sample.image.shape), sample.image.dtype)
 
 
 def uniform(sample: Sample) -> Array:
-    """Noise in [0, 1) after normalisation."""
+    """Uniform noise in [0, 1) after normalisation, the same for every method."""
     rng = np.random.default_rng((sample.seed, NOISE))
     return np.asarray(rng.random(sample.image.shape), sample.image.dtype)
 

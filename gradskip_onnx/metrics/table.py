@@ -1,4 +1,4 @@
-"""The table of metrics: what is measured on one image, and how the numbers of many images become one."""
+"""The table of metrics; a row says what is measured on one image and how many images become one number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Better = Literal["higher", "lower"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """What was seen on one image: named numbers, curves (2, points) of x and y, or why it does not count."""
+    """The measurement of one image: named numbers, curves (2, points) of x and y, or why it is excluded."""
 
     numbers: Mapping[str, float] = field(default_factory=lambda: EMPTY)
     curves: Mapping[str, Array] = field(default_factory=lambda: EMPTY)
@@ -27,13 +27,13 @@ class Measured:
 
 
 def first(terms: Array) -> Array:
-    """The mean over images of a number each image has by itself."""
+    """The mean of a single term: the `finish` of metrics that are one number per image."""
     return terms[..., 0]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a metric of any kind has: a name, a line about it, and its options, a dataclass."""
+    """What every metric has: a name, a one-line summary, and a dataclass of options."""
 
     name: str
     summary: str
@@ -42,38 +42,38 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(Row):
-    """A number for each image. `terms` are the numbers of a measurement that this row reads.
+    """A metric made from `terms`, numbers that are measured on each image.
 
-    Over a dataset the terms are averaged first and `finish` (vectorised over leading axes) makes one value of them,
-    so a mean of values and a ratio of sums, as in an accumulated IoU, are the same loop.
+    Over a dataset the terms are averaged, and `finish` (vectorised over leading axes) turns the means into one value;
+    so the same loop serves a mean of values and a ratio of sums, as in an accumulated IoU.
     """
 
     better: Better
-    span: tuple[float, float]  # the lowest and highest value there can be
+    span: tuple[float, float]  # the lowest and highest possible value
     terms: tuple[str, ...]
     finish: Callable[[Array], Array] = first
 
     def read(self, measured: Measured) -> Array | None:
-        """The terms of one image, None if it is excluded."""
+        """The terms of one image; None if it is excluded."""
         return None if measured.excluded else np.array([measured.numbers[name] for name in self.terms])
 
     def value(self, measured: Measured) -> float | None:
-        """The value of one image by itself."""
+        """The value of one image; None if it is excluded."""
         return self.over([measured])
 
     def over(self, many: Sequence[Measured]) -> float | None:
-        """The value of a dataset; None where every image is excluded."""
+        """The value of a dataset; None if every image is excluded."""
         kept = [terms for terms in map(self.read, many) if terms is not None]
         return float(self.finish(np.mean(kept, axis=0))) if kept else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageMetric(Metric):
-    """Measured image by image; `measure` may serve several rows."""
+    """A metric measured image by image; several rows may share one `measure`."""
 
     measure: Callable[[Sample, Saliency, Score, Any], Measured]
-    passes: Callable[[Any], int]  # forward passes an image
-    needs: tuple[str, ...] = ()  # fields of Sample of which one must be there
+    passes: Callable[[Any], int]  # options -> forward passes per image
+    needs: tuple[str, ...] = ()  # fields of Sample, at least one of which must be set
 
     def lacks(self, sample: Sample) -> bool:
         """Whether the ground truth this metric needs is missing."""
@@ -86,7 +86,7 @@ METRICS: dict[str, ImageMetric] = {}
 
 
 def metric(row: ImageMetric) -> ImageMetric:
-    """Add a row to the table; a name can be taken once."""
+    """Add a row to the table; a second row of the same name raises ValueError."""
     if row.name in METRICS:
         raise ValueError(f"metric {row.name!r} is registered twice")
     METRICS[row.name] = row
@@ -95,40 +95,40 @@ def metric(row: ImageMetric) -> ImageMetric:
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[R]):
-    """A metric with its options settled."""
+    """A metric with its options; `options` is an instance of `row.options`."""
 
     row: R
     options: Any
 
     @classmethod
     def of(cls, row: R, options: Mapping[str, Any]) -> Choice[R]:
-        """Unknown options and values are refused."""
+        """Check the options; unknown names and values raise InputError."""
         return cls(row, settle(f"metric {row.name}", row.options, options))
 
     @property
     def label(self) -> str:
-        """The name and whatever differs from the defaults: `insertion[substrate=black]`."""
+        """The name and all options that differ from their defaults: `insertion[substrate=black]`."""
         return label(self.row.name, self.options)
 
 
 def choose(name: str, **options: Any) -> Choice[ImageMetric]:
-    """A metric by its name; unknown names, options and values are refused."""
+    """Look up a metric and check its options; unknown names, options and values raise InputError."""
     if name not in METRICS:
         raise InputError(f"unknown metric {name!r}; known: {', '.join(METRICS)}")
     return Choice.of(METRICS[name], options)
 
 
 def measure(choices: Sequence[Choice[ImageMetric]], sample: Sample, saliency: Saliency, score: Score) -> list[Measured]:
-    """One measurement a choice; choices that need the same one share it, so the model is asked once."""
+    """One measurement per choice; choices with the same `measure` and options share one."""
     usable(saliency, sample)
-    made: dict[Any, Measured] = {}
+    cache: dict[Any, Measured] = {}
     found = []
     for choice in choices:
         key = (choice.row.measure, choice.options)
         if choice.row.lacks(sample):
             found.append(Measured(excluded=f"no {' or '.join(choice.row.needs)}"))
             continue
-        if key not in made:
-            made[key] = choice.row.measure(sample, saliency, score, choice.options)
-        found.append(made[key])
+        if key not in cache:
+            cache[key] = choice.row.measure(sample, saliency, score, choice.options)
+        found.append(cache[key])
     return found

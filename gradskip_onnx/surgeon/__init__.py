@@ -1,1 +1,1 @@
-"""What graph and autodiff share below them: writing nodes with onnx-graphsurgeon, and its private names."""
+"""Helpers for onnx-graphsurgeon, shared by graph and autodiff: writing nodes, element types, its private names."""

@@ -1,4 +1,4 @@
-"""Appends nodes and constants to a graphsurgeon graph, under names that nothing in it has, and rewires readers."""
+"""Appends nodes and constants with new names to a graphsurgeon graph, and redirects readers of a tensor."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ PREFIX = "gradskip/"
 
 
 def names_in(graph: gs.Graph) -> set[str]:
-    """The names of all tensors and nodes; an input that nobody reads yet is in no node."""
+    """The names of all tensors and nodes; `graph.tensors()` lacks inputs that no node reads."""
     tensors = {tensor.name for tensor in (*graph.tensors().values(), *graph.inputs)}
     return tensors | {node.name for node in graph.nodes}
 
 
 def replace_reads(old: gs.Tensor, new: gs.Tensor) -> None:
-    """Let every node that reads `old` read `new` in its place."""
+    """Make every node that reads `old` read `new` instead."""
     for reader in list(old.outputs):
         reader.inputs = [new if tensor is old else tensor for tensor in reader.inputs]
 
 
 class NodeWriter:
-    """Writes into a graph that the caller owns; `taken` is shared by all who write into one graph at a time."""
+    """Writes into a graph that the caller owns; writers into the same graph share `taken`, the set of used names."""
 
     def __init__(self, graph: gs.Graph, opset: int, prefix: str = PREFIX, taken: set[str] | None = None) -> None:
         self.graph, self.opset, self.prefix = graph, opset, prefix
@@ -32,11 +32,11 @@ class NodeWriter:
         self._number = 0
 
     def under(self, prefix: str) -> NodeWriter:
-        """A writer into the same graph whose names start otherwise."""
+        """A writer into the same graph with another prefix of names."""
         return NodeWriter(self.graph, self.opset, prefix, self.taken)
 
     def name(self, kind: str) -> str:
-        """A new name that says what it is for."""
+        """A new name that contains `kind`."""
         name = ""
         while not name or name in self.taken:
             self._number += 1
@@ -59,6 +59,6 @@ class NodeWriter:
         attrs: Mapping[str, Any],
         domain: str | None = None,
     ) -> None:
-        """One node behind all others."""
+        """Append one node at the end of the graph."""
         node = gs.Node(op, self.name(op), dict(attrs), inputs=list(inputs), outputs=list(outputs), domain=domain)
         self.graph.nodes.append(node)

@@ -1,7 +1,7 @@
-"""The names that onnx-graphsurgeon keeps to itself, behind functions of our own.
+"""The private names of onnx-graphsurgeon that we use, each behind a function.
 
-Its public export copies every weight twice and its `values` hold what they read; pyproject.toml caps its version, and
-tests/surgeon/test_private_names.py says what is expected of each name here.
+The public export copies every weight twice, and the public `values` keep what they read in memory. pyproject.toml caps
+the version, and tests/surgeon/test_private_names.py checks what we expect of each name.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from onnx_graphsurgeon.logger import G_LOGGER
 
 from gradskip_onnx.types import Array
 
-# Files with bfloat16 weights would print a warning for each; types are seen in the dry run instead.
+# Without this, each bfloat16 weight prints a warning; element types come from the dry run instead.
 G_LOGGER.severity = G_LOGGER.ERROR
 
 Held = Literal["array", "proto", "file", "sparse"]
 
 
 class _InFile(LazyValues):  # type: ignore[misc]
-    """Values that are read where they lie; graphsurgeon's own would look for the file in the working directory."""
+    """Values that `read` loads from a file; graphsurgeon itself looks for the file in the working directory."""
 
     def __init__(self, proto: onnx.TensorProto, read: Callable[[], Array]) -> None:
         super().__init__(proto)
@@ -33,7 +33,7 @@ class _InFile(LazyValues):  # type: ignore[misc]
 
 
 def held_as(constant: gs.Constant) -> Held:
-    """How a constant holds its values: as an array, or unread in a proto, in a file or as a sparse proto."""
+    """How a constant holds its values: as an array, or not yet read, in a proto, a file or a sparse proto."""
     values = constant._values
     if isinstance(values, _InFile):
         return "file"
@@ -43,47 +43,47 @@ def held_as(constant: gs.Constant) -> Held:
 
 
 def unread_proto(constant: gs.Constant) -> onnx.TensorProto | None:
-    """The dense tensor of the file behind a constant whose values nobody has read; its data may lie elsewhere."""
+    """The dense TensorProto of a constant that is not yet read; its data may be in another file. Else None."""
     proto: onnx.TensorProto | None = constant._values.tensor if held_as(constant) in ("proto", "file") else None
     return proto
 
 
 def read_from(constant: gs.Constant, read: Callable[[], Array]) -> None:
-    """Let the values of an unread constant come from `read`, each time they are asked for."""
+    """Make an unread constant get its values from `read`, each time they are used."""
     constant._values = _InFile(constant._values.tensor, read)
 
 
 def peek(constant: gs.Constant) -> Array:
-    """The values; a constant that had not read them does not hold them afterwards, as `constant.values` would."""
+    """The values of a constant; unlike `constant.values`, this does not keep them in memory."""
     values = constant._values
     return np.asarray(values.load() if isinstance(values, LazyValues) else values)
 
 
 def node_proto(node: gs.Node) -> onnx.NodeProto:
-    """A node, with the graphs inside its attributes."""
+    """A node as a proto, with the graphs in its attributes."""
     proto: onnx.NodeProto = OnnxExporter.export_node(node)
     return proto
 
 
 def port_proto(tensor: gs.Tensor) -> onnx.ValueInfoProto:
-    """An input or output of a graph; its type may be open."""
+    """An input or output of a graph as a proto; its type may be unknown."""
     info: onnx.ValueInfoProto = OnnxExporter.export_value_info_proto(tensor, False)
     return info
 
 
 def tensor_proto(constant: gs.Constant) -> onnx.TensorProto:
-    """A dense constant under its own name; an unread one is the tensor of the file itself, not a copy."""
+    """A dense constant as a proto with its name; for an unread one it is that of the file, not a copy."""
     proto: onnx.TensorProto = OnnxExporter.export_tensor_proto(constant)
     return proto
 
 
 def sparse_proto(constant: gs.Constant) -> onnx.SparseTensorProto:
-    """A constant that is held sparse."""
+    """A sparse constant as a proto."""
     proto: onnx.SparseTensorProto = OnnxExporter.export_sparse_tensor_proto(constant)
     return proto
 
 
 def opset_imports(graph: gs.Graph) -> Sequence[onnx.OperatorSetIdProto]:
-    """The operator sets that the nodes of a graph come from, and their versions."""
+    """The operator sets of the nodes of a graph, with versions."""
     imports: Sequence[onnx.OperatorSetIdProto] = update_import_domains(graph)
     return imports

@@ -12,7 +12,7 @@ from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.read.load import load
 from gradskip_onnx.instrument.build_plan import build_plan
 from gradskip_onnx.metrics.flop_rules import FREE, PRODUCTS, SIMPLE
-from gradskip_onnx.metrics.flops import Flops, count, of_plan, seen_shapes
+from gradskip_onnx.metrics.flops import Flops, count, measured_shapes, of_plan
 from gradskip_onnx.types import Needs
 from tests.support.models import Vit, vit
 
@@ -137,7 +137,7 @@ def test_products_of_stored_values_are_folded():
         stored,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    shapes = seen_shapes(model, None, {"x": np.zeros((2, 3), np.float32)})
+    shapes = measured_shapes(model, None, {"x": np.zeros((2, 3), np.float32)})
 
     assert shapes == {"x": (2, 3), "wv": (3, 5), "y": (2, 5)}
     assert count(model, shapes).total == 2 * 2 * 3 * 5
