@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradskip_onnx.errors import DeviceError, InputError, ModelError
 from gradskip_onnx.model_file.mapped_weights import WeightLocation, weight_location
+from gradskip_onnx.model_file.wire_format import count_nodes
 from gradskip_onnx.types import EMPTY, Array
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
 SHARED = "shared"  # external "file" of a placeholder tensor; `open_session` gets its value as an array
-QUIET = 3  # errors only: ONNX Runtime warns about every input that has a default value
+QUIET = 4  # fatal only: what goes wrong comes as an exception, and its log lines carry names from the file unescaped
+# Nodes above which no buffer is used twice: ONNX Runtime plans that in time quadratic in the length of a chain.
+LONG = 4_000
+SHORTEST_NODE = 8  # bytes of a node in a file, at least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,8 +40,10 @@ class Session:
         """Run the model and return the named outputs."""
         if not outputs:  # for ONNX Runtime an empty list means all outputs
             return {}
+        options = import_runtime().RunOptions()
+        options.log_severity_level = QUIET
         try:
-            return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds)), strict=True))
+            return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds), options), strict=True))
         except _runtime_errors() as failure:
             raise InputError(f"ONNX Runtime could not run the model: {_first_line(failure)}") from failure
 
@@ -93,6 +99,7 @@ def open_bytes(
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         options.add_session_config_entry("session.disable_prepacking", "1")  # would copy every weight
+    options.enable_mem_reuse = optimise and not _is_long(model)
     if not optimise:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED  # Shape nodes first: frees their inputs
@@ -116,6 +123,10 @@ def open_bytes(
             raise DeviceError(f"device {device!r} was required: {message}")
         warnings = (*warnings, message)
     return Session(handle, provider, warnings, tuple(weights))
+
+
+def _is_long(model: bytes) -> bool:
+    return len(model) > LONG * SHORTEST_NODE and count_nodes(model) > LONG
 
 
 def import_runtime() -> Any:
