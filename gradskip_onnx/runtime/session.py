@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from gradskip_onnx.errors import DeviceError, InputError, ModelError
@@ -36,16 +38,36 @@ class Session:
     warnings: tuple[str, ...] = ()
     weights: tuple[Any, ...] = ()  # OrtValues, kept alive with the session: ONNX Runtime reads them in place
 
-    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the model and return the named outputs."""
+    def run(
+        self, outputs: Sequence[str], feeds: Mapping[str, Array], most_seconds: float | None = None
+    ) -> dict[str, Array]:
+        """Run the model and return the named outputs; a run of more than `most_seconds` is ended with an error."""
         if not outputs:  # for ONNX Runtime an empty list means all outputs
             return {}
         options = import_runtime().RunOptions()
         options.log_severity_level = QUIET
         try:
-            return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds), options), strict=True))
+            with _ended_after(most_seconds, options):
+                return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds), options), strict=True))
         except _runtime_errors() as failure:
+            if options.terminate:
+                raise ModelError(f"a run of the model took more than {most_seconds} seconds and was ended") from failure
             raise InputError(f"ONNX Runtime could not run the model: {_first_line(failure)}") from failure
+
+
+@contextmanager
+def _ended_after(seconds: float | None, options: Any) -> Iterator[None]:
+    """Let a run with these options end after some time; ONNX Runtime looks at the flag between two nodes."""
+    if seconds is None:
+        yield
+        return
+    timer = Timer(seconds, setattr, (options, "terminate", True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @cache  # needed for every session, and searches every folder of sys.path
