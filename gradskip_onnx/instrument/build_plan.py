@@ -24,6 +24,7 @@ from gradskip_onnx.graph.read.assemble import assemble
 from gradskip_onnx.graph.rewrite.mix_before_enlarging import OPERATORS, mix_before_enlarging
 from gradskip_onnx.graph.rewrite.prune_rows import prune_rows
 from gradskip_onnx.graph.rewrite.repeat_head import readable, repeat_head
+from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import AUTOMATIC, Block, Instrumented, Needs, Source, TensorFact
 
@@ -72,7 +73,7 @@ def build_plan(
         if tensor.name in reading.facts:  # files often leave the type of inner tensors out
             fact = reading.facts[tensor.name]
             tensor.dtype, tensor.shape = fact.dtype, list(fact.dims)
-    graph.cleanup().toposort()
+    sort_nodes(graph.cleanup())
     return Instrumented(
         model=_finish(graph, source, added.inputs),
         folder=source.folder,

@@ -26,6 +26,7 @@ KINDS: dict[int, str] = {
     13: "<u8",
 }  # fmt: skip
 EXTERNAL = 1  # TensorProto.EXTERNAL
+LONGEST_NUMBER = 20  # digits; no file is longer than 64 bits can say
 
 _maps: WeakValueDictionary[tuple[Any, ...], Array] = WeakValueDictionary()  # (device, inode, size, mtime) -> map
 
@@ -47,7 +48,7 @@ class WeightLocation:
     def array(self, folder: Path | None) -> Array:
         """The tensor as a read-only view of its file in `folder`."""
         whole = bytes_of((folder or Path()) / self.location)
-        if self.offset < 0 or self.offset + self.size > len(whole):
+        if self.offset < 0 or self.size < 0 or self.offset + self.size > len(whole):
             raise ModelError(
                 f"tensor {self.name!r} should be {self.size} bytes of {self.location} from byte {self.offset} on, "
                 f"which has {len(whole)}; the file is cut short, or belongs to another model"
@@ -75,7 +76,7 @@ def weight_location(tensor: onnx.TensorProto) -> WeightLocation | None:
     found = WeightLocation(
         name=tensor.name,
         location=entry.get("location", ""),
-        offset=int(offset) if offset.isdecimal() else -1,
+        offset=int(offset) if offset.isdecimal() and len(offset) < LONGEST_NUMBER else -1,
         kind=KINDS[tensor.data_type],
         dims=tuple(tensor.dims),
     )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from gradskip_onnx.errors import DeviceError, InputError, ModelError
 from gradskip_onnx.model_file.mapped_weights import WeightLocation, weight_location
+from gradskip_onnx.model_file.wire_format import count_nodes
 from gradskip_onnx.types import EMPTY, Array
 
 if TYPE_CHECKING:
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
 SHARED = "shared"  # external "file" of a placeholder tensor; `open_session` gets its value as an array
-QUIET = 3  # errors only: ONNX Runtime warns about every input that has a default value
+QUIET = 4  # fatal only: what goes wrong comes as an exception, and its log lines carry names from the file unescaped
+# Nodes above which no buffer is used twice: ONNX Runtime plans that in time quadratic in the length of a chain.
+LONG = 4_000
+SHORTEST_NODE = 8  # bytes of a node in a file, at least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,14 +38,36 @@ class Session:
     warnings: tuple[str, ...] = ()
     weights: tuple[Any, ...] = ()  # OrtValues, kept alive with the session: ONNX Runtime reads them in place
 
-    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the model and return the named outputs."""
+    def run(
+        self, outputs: Sequence[str], feeds: Mapping[str, Array], most_seconds: float | None = None
+    ) -> dict[str, Array]:
+        """Run the model and return the named outputs; a run of more than `most_seconds` is ended with an error."""
         if not outputs:  # for ONNX Runtime an empty list means all outputs
             return {}
+        options = import_runtime().RunOptions()
+        options.log_severity_level = QUIET
         try:
-            return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds)), strict=True))
+            with _ended_after(most_seconds, options):
+                return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds), options), strict=True))
         except _runtime_errors() as failure:
+            if options.terminate:
+                raise ModelError(f"a run of the model took more than {most_seconds} seconds and was ended") from failure
             raise InputError(f"ONNX Runtime could not run the model: {_first_line(failure)}") from failure
+
+
+@contextmanager
+def _ended_after(seconds: float | None, options: Any) -> Iterator[None]:
+    """Let a run with these options end after some time; ONNX Runtime looks at the flag between two nodes."""
+    if seconds is None:
+        yield
+        return
+    timer = Timer(seconds, setattr, (options, "terminate", True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @cache  # needed for every session, and searches every folder of sys.path
@@ -93,6 +121,7 @@ def open_bytes(
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         options.add_session_config_entry("session.disable_prepacking", "1")  # would copy every weight
+    options.enable_mem_reuse = optimise and not _is_long(model)
     if not optimise:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED  # Shape nodes first: frees their inputs
@@ -116,6 +145,10 @@ def open_bytes(
             raise DeviceError(f"device {device!r} was required: {message}")
         warnings = (*warnings, message)
     return Session(handle, provider, warnings, tuple(weights))
+
+
+def _is_long(model: bytes) -> bool:
+    return len(model) > LONG * SHORTEST_NODE and count_nodes(model) > LONG
 
 
 def import_runtime() -> Any:

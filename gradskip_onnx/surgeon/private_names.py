@@ -83,6 +83,11 @@ def sparse_proto(constant: gs.Constant) -> onnx.SparseTensorProto:
     return proto
 
 
+def outer_tensors(body: gs.Graph) -> list[gs.Tensor]:
+    """The tensors that a body of If, Loop or Scan takes from the graphs around it."""
+    return list(body._foreign_tensors().values())
+
+
 def opset_imports(graph: gs.Graph) -> Sequence[onnx.OperatorSetIdProto]:
     """The operator sets of the nodes of a graph, with versions."""
     imports: Sequence[onnx.OperatorSetIdProto] = update_import_domains(graph)

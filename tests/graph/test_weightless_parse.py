@@ -26,8 +26,10 @@ def stored(arrays: dict[str, Any]) -> onnx.ModelProto:
     """A model of weights and one node."""
     tensors = [onnx.numpy_helper.from_array(array, name) for name, array in arrays.items()]
     node = onnx.helper.make_node("Identity", ["x"], ["y"])
-    graph = onnx.helper.make_graph([node], "weights", [], [], tensors)
-    return onnx.helper.make_model(graph, doc_string="kept", opset_imports=[onnx.helper.make_opsetid("", 17)])
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
+    graph = onnx.helper.make_graph([node], "weights", [x], [y], tensors)
+    opset = onnx.helper.make_opsetid("", 17)
+    return onnx.helper.make_model(graph, doc_string="kept", opset_imports=[opset], ir_version=8)
 
 
 def bytes_of(model: onnx.ModelProto) -> Any:

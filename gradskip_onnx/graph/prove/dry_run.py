@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 
 from gradskip_onnx.errors import InputError, ModelError, UnsupportedModelError
-from gradskip_onnx.graph.read.bfloat16 import first_bfloat16_node, refusal
 from gradskip_onnx.graph.read.image_input import ImageInput
+from gradskip_onnx.limits import DRY_RUN, ELEMENTS
 from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.types import Array, TensorFact
 
@@ -121,15 +121,20 @@ def _tensors(model: PartialModel) -> list[str]:
 
 def _dtypes(model: PartialModel, tensors: Sequence[str]) -> dict[str, np.dtype[Any]]:
     """Element types, from a session with all tensors as outputs; it is never run, since it would hold all of them."""
-    try:
-        session = model.open(tensors)
-    except ModelError:
-        if node := first_bfloat16_node(model):
-            raise refusal(node.name, node.op_type) from None
-        raise
+    session = model.open(tensors)
+    _check_sizes(model, session)
     types = {entry.name: entry.type for entry in session.handle.get_outputs()}
     plain = {name: type_.removeprefix("tensor(").removesuffix(")") for name, type_ in types.items()}
     return {name: np.dtype(DTYPES[plain[name]]) for name in tensors if plain[name] in DTYPES}
+
+
+def _check_sizes(model: PartialModel, session: Session) -> None:
+    """Refuse a tensor that would be too large, as far as ONNX Runtime can tell sizes without a run."""
+    for entry in session.handle.get_outputs():
+        count = prod(size if isinstance(size, int) else 1 for size in entry.shape)
+        if count > ELEMENTS.amount:
+            maker = next(node for node in model.nodes if entry.name in node.output)
+            ELEMENTS.check(count, f"node {maker.name!r} ({maker.op_type}): its output {entry.name!r}")
 
 
 def _with_shapes(model: PartialModel, tensors: Sequence[str]) -> PartialModel:
@@ -141,6 +146,6 @@ def _with_shapes(model: PartialModel, tensors: Sequence[str]) -> PartialModel:
 def _run(
     session: Session, tensors: Sequence[str], names: Sequence[str], feeds: Mapping[str, Array]
 ) -> tuple[Shapes, dict[str, Array]]:
-    outputs = session.run([*(SHAPE + name for name in tensors), *names], feeds)
+    outputs = session.run([*(SHAPE + name for name in tensors), *names], feeds, DRY_RUN.amount)
     shapes = {name: tuple(outputs[SHAPE + name].tolist()) for name in tensors}
     return shapes, {name: outputs[name] for name in names}

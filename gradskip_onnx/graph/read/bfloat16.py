@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx
 
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.graph.prove.partial_model import PartialModel
 
 BFLOAT16 = onnx.TensorProto.BFLOAT16
 # What stands between stored weights and the cast that widens them.
@@ -21,11 +22,12 @@ def refusal(where: str, op: str) -> UnsupportedModelError:
     )
 
 
-def first_bfloat16_node(model: PartialModel) -> onnx.NodeProto | None:
+def first_bfloat16_node(graph: onnx.GraphProto) -> onnx.NodeProto | None:
     """The first node with bfloat16 arithmetic, or None; casts and nodes that only move values do not count."""
-    narrow = {name for name, tensor in model.stored.items() if tensor.data_type == BFLOAT16}
-    narrow |= {name for name, info in model.inputs.items() if info.type.tensor_type.elem_type == BFLOAT16}
-    for node in model.nodes:
+    narrow = {tensor.name for tensor in graph.initializer if tensor.data_type == BFLOAT16}
+    narrow |= {info.name for info in graph.input if info.type.tensor_type.elem_type == BFLOAT16}
+    nodes: Sequence[onnx.NodeProto] = graph.node
+    for node in nodes:
         to = next((entry.i for entry in node.attribute if entry.name == "to"), None)
         if to is None and not narrow.isdisjoint(node.input):
             if node.op_type not in MOVERS:

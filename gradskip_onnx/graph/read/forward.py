@@ -16,6 +16,7 @@ from gradskip_onnx.errors import ModelError, UnsupportedModelError
 from gradskip_onnx.model_file.mapped_weights import weight_location
 from gradskip_onnx.surgeon.node_writer import replace_reads
 from gradskip_onnx.surgeon.private_names import read_from, unread_proto
+from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Array
 
 
@@ -35,7 +36,7 @@ def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, 
     if outputs is not None:
         graph.outputs = [tensor for tensor in graph.outputs if tensor.name in outputs]
     absorb_constants(graph)
-    graph.cleanup(remove_unused_graph_inputs=True).toposort()
+    sort_nodes(graph.cleanup(remove_unused_graph_inputs=True))
     unnamed = (node for node in graph.nodes if not node.name)
     for number, node in enumerate(unnamed):
         node.name = f"gradskip/{node.op}_{number}"  # messages must be able to point at every node
@@ -80,7 +81,7 @@ def share_copies(graph: gs.Graph) -> gs.Graph:
             if copy is not shared and copy.name not in kept:
                 replace_reads(copy, shared)
                 node.outputs.clear()
-    return graph.cleanup().toposort()
+    return sort_nodes(graph.cleanup())
 
 
 def fold(graph: gs.Graph, values: Mapping[str, Array]) -> gs.Graph:
@@ -93,4 +94,4 @@ def fold(graph: gs.Graph, values: Mapping[str, Array]) -> gs.Graph:
             node.outputs.clear()
             for tensor in tensors:
                 tensor.to_constant(values[tensor.name])
-    return graph.cleanup().toposort()
+    return sort_nodes(graph.cleanup())

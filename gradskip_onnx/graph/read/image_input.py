@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.layouts import fed_dims
+from gradskip_onnx.limits import ELEMENTS
 from gradskip_onnx.types import Array, ImageDims, ImageLayout, Size
 
 from .bfloat16 import BFLOAT16, refusal
@@ -65,5 +67,7 @@ def find_image_input(graph: gs.Graph, size: Size | None = None) -> ImageInput:
     channels, height, width = (rest[2], rest[0], rest[1]) if channels_last else (rest[0], rest[1], rest[2])
     candidates = [size] if size else [(side, side) for side in USUAL_SIDES]
     sizes = tuple(dict.fromkeys((height or h, width or w) for h, w in candidates))
+    for side in sizes:
+        ELEMENTS.check((batch or 1) * (channels or 3) * prod(side), f"the image input {tensor.name!r}")
     layout: ImageLayout = "bhwc" if channels_last else "bchw"
     return ImageInput(tensor.name, layout, channels or 3, sizes, batch, np.dtype(tensor.dtype))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path, PurePosixPath
 
@@ -15,6 +16,8 @@ from gradskip_onnx.errors import ModelError
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
 from gradskip_onnx.types import Source
 
+from .accepted import require_accepted
+from .bounds import check_bounds
 from .upgrade import too_old, upgrade
 from .weightless_parse import skeleton
 
@@ -25,12 +28,16 @@ def load(model: str | os.PathLike[str] | bytes | ModelFile) -> Source:
     """Parse a model and hash it; an old opset is converted, large weights stay in their files."""
     file = model if isinstance(model, ModelFile) else open_model_file(model)
     name, folder = file.name, file.folder
-    proto = _parse(file, light=True)
-    others = tuple(path for path in _external_files(proto, folder, name) if path != file.path)
+    light = _without_weights(file)
+    with readable_text(name):
+        proto = _parse(light, name)
+        check_bounds(proto, name)
+        others = tuple(path for path in _external_files(proto, folder, name) if path != file.path)
+        require_accepted(file, light, proto)
     _fetch_small(proto, folder)
     newer = None
     if too_old(proto):  # the converter needs the weights
-        proto = _parse(file, light=False)
+        proto = _parse(file.data.tobytes(), name)
         newer = upgrade(proto, name)
     given = None if newer is None else proto
     return Source(name, file.sha256(others), _opsets(newer or proto), newer or proto, folder, given, others)
@@ -45,11 +52,25 @@ def _opsets(model: onnx.ModelProto) -> dict[str, int]:
     return {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
 
 
-def _parse(file: ModelFile, *, light: bool) -> onnx.ModelProto:
-    """Parse the model; with `light`, large weights of a file become references to their place in it."""
-    proto, name = onnx.ModelProto(), file.name
-    thin = skeleton(file.data, file.path.name) if light and file.path else None
-    data = file.data.tobytes() if thin is None else thin
+def _without_weights(file: ModelFile) -> bytes:
+    """The bytes of the model; large weights of a file become references to their place in it."""
+    light = skeleton(file.data, file.path.name) if file.path else None
+    return file.data.tobytes() if light is None else light
+
+
+@contextmanager
+def readable_text(name: str) -> Iterator[None]:
+    """Names must be UTF-8; protobuf finds out when one is read."""
+    try:
+        yield
+    except UnicodeDecodeError as broken:
+        raise ModelError(
+            f"{name}: a name or text in the graph is not UTF-8 ({broken.reason}); is it damaged?"
+        ) from broken
+
+
+def _parse(data: bytes, name: str) -> onnx.ModelProto:
+    proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
     except DecodeError as broken:
@@ -98,6 +119,10 @@ def _fetch_small(proto: onnx.ModelProto, folder: Path | None) -> None:
     """Load small external tensors into the model: some tools move even shapes out, and shape inference needs them."""
     for tensor in tensors_of(proto.graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL and prod(tensor.dims) <= SMALL:
-            load_external_data_for_tensor(tensor, str(folder))
+            try:
+                load_external_data_for_tensor(tensor, str(folder))
+            except (ValueError, OSError, RuntimeError, onnx.checker.ValidationError) as failure:
+                reason = str(failure).strip().splitlines()[0][:200]
+                raise ModelError(f"tensor {tensor.name!r} cannot be read from its file: {reason}") from failure
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]

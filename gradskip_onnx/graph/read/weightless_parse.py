@@ -1,39 +1,21 @@
 """Rewrites a model file without its large weights; each becomes an external reference to its bytes in that file.
 
-Parsing a file copies every weight in it. The wire format of protocol buffers says how long each field is, so weights
-can be skipped: a field starts with its number and kind, and one of kind 2 continues with its length.
+Parsing a file copies every weight in it. The wire format says how long each field is, so weights can be skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
 from gradskip_onnx.model_file.mapped_weights import KINDS, LARGE
+from gradskip_onnx.model_file.wire_format import BYTES, MODEL_GRAPH, Field, MalformedError, fields_of
 from gradskip_onnx.types import Array
 
-MODEL_GRAPH, GRAPH_INITIALIZER, TENSOR_RAW = 7, 5, 9  # field numbers in onnx.proto
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-LONGEST = 10  # bytes of a varint
-
-
-class Field(NamedTuple):
-    """One field of a message: bytes start:stop, of which value:stop are its content."""
-
-    number: int
-    kind: int
-    start: int
-    value: int
-    stop: int
-
-
-class MalformedError(ValueError):
-    """Not the wire format; the file is then parsed in full, and protobuf reports the error."""
+GRAPH_INITIALIZER, TENSOR_RAW = 5, 9  # field numbers in onnx.proto
 
 
 def skeleton(data: Array, location: str) -> bytes | None:
@@ -42,7 +24,7 @@ def skeleton(data: Array, location: str) -> bytes | None:
     `location` is the name of the file, as the references state it.
     """
     try:
-        fields = list(_fields(data, 0, len(data)))
+        fields = list(fields_of(data, 0, len(data)))
         graphs = [field for field in fields if (field.number, field.kind) == (MODEL_GRAPH, BYTES)]
         if len(graphs) != 1:
             return None
@@ -57,7 +39,7 @@ def skeleton(data: Array, location: str) -> bytes | None:
 
 def _without_weights(data: Array, graph: Field, location: str) -> bytes | None:
     parts, changed = [], False
-    for field in _fields(data, graph.value, graph.stop):
+    for field in fields_of(data, graph.value, graph.stop):
         light = _light(data, field, location) if (field.number, field.kind) == (GRAPH_INITIALIZER, BYTES) else None
         parts.append(
             data[field.start : field.stop].tobytes() if light is None else _bytes_field(GRAPH_INITIALIZER, light)
@@ -70,7 +52,7 @@ def _light(data: Array, tensor: Field, location: str) -> bytes | None:
     """A tensor that refers to its raw data in the file; None if it is small, or not plain raw data."""
     if tensor.stop - tensor.value <= LARGE:
         return None
-    fields = list(_fields(data, tensor.value, tensor.stop))
+    fields = list(fields_of(data, tensor.value, tensor.stop))
     raw = [field for field in fields if (field.number, field.kind) == (TENSOR_RAW, BYTES)]
     if len(raw) != 1 or raw[0].stop - raw[0].value <= LARGE:
         return None
@@ -88,36 +70,6 @@ def _light(data: Array, tensor: Field, location: str) -> bytes | None:
     entries = {"location": location, "offset": str(offset), "length": str(length)}
     proto.external_data.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in entries.items())
     return bytes(proto.SerializeToString())
-
-
-def _fields(data: Array, at: int, stop: int) -> Iterator[Field]:
-    """The fields of the message in data[at:stop]."""
-    while at < stop:
-        start = at
-        tag, at = _varint(data, at, stop)
-        kind, value = tag & 7, at
-        if kind == VARINT:
-            at = _varint(data, at, stop)[1]
-        elif kind == BYTES:
-            length, value = _varint(data, at, stop)
-            at = value + length
-        elif kind in (FIXED64, FIXED32):
-            at += 8 if kind == FIXED64 else 4
-        else:
-            raise MalformedError
-        if at > stop:
-            raise MalformedError
-        yield Field(tag >> 3, kind, start, value, at)
-
-
-def _varint(data: Array, at: int, stop: int) -> tuple[int, int]:
-    """The number at `at`, stored in groups of seven bits, lowest first, and the position after it."""
-    number = 0
-    for place, byte in enumerate(data[at : min(at + LONGEST, stop)].tobytes()):
-        number |= (byte & 127) << (7 * place)
-        if byte < 128:
-            return number, at + place + 1
-    raise MalformedError
 
 
 def _bytes_field(number: int, value: bytes) -> bytes:

@@ -14,6 +14,7 @@ from gradskip_onnx.graph.prove.partial_model import PartialModel, partial_model
 from gradskip_onnx.graph.prove.proofs import difference, rounding
 from gradskip_onnx.graph.read.image_input import ImageInput
 from gradskip_onnx.surgeon.node_writer import PREFIX, NodeWriter, replace_reads
+from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Array, Proof, TensorFact
 
 from . import lowerings_quantised  # noqa: F401  (adds its rows)
@@ -72,7 +73,7 @@ def lower(graph: gs.Graph, facts: Mapping[str, TensorFact], opset: int) -> Lower
                 maker.outputs[maker.outputs.index(new)] = tensor
                 replace_reads(new, tensor)
                 witnesses[tensor.name] = node
-    graph.cleanup().toposort()
+    sort_nodes(graph.cleanup())
     return Lowered(graph, witnesses)
 
 

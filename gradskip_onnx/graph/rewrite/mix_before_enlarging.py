@@ -16,6 +16,7 @@ from typing import Any
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.surgeon.node_writer import NodeWriter
+from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import TensorFact
 
 from .write import Write
@@ -47,7 +48,7 @@ def mix_before_enlarging(
         mixed = node.inputs[1].shape[0]
         if joined.attrs["axis"] == 1 and len(plain) == 1 and len(parts) > 1 and set(channels) == {mixed}:
             _rewrite(graph, node, parts, channels, written)
-    graph.cleanup().toposort()
+    sort_nodes(graph.cleanup())
     return written
 
 

@@ -17,6 +17,7 @@ import onnx_graphsurgeon as gs
 from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.surgeon.element_types import numpy_type
 from gradskip_onnx.surgeon.node_writer import NodeWriter
+from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Array, Dims, TensorFact
 
 from .write import Write
@@ -87,7 +88,7 @@ def prune_rows(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[st
         kept[output.name] = part
         written[output.name] = _with(written[output.name], part)
         output.shape = None
-    graph.toposort()
+    sort_nodes(graph)
     return written
 
 

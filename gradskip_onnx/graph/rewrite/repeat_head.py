@@ -8,6 +8,7 @@ from typing import Any
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Architecture, Block, TensorFact
 
 PREFIX = "gradskip/readout"
@@ -52,7 +53,7 @@ def repeat_head(
 def _head(graph: gs.Graph, start: str, end: str) -> list[Any]:
     """The nodes on any path from `start` to `end`, in topological order."""
     reached, below = {start}, []
-    for node in graph.toposort().nodes:
+    for node in sort_nodes(graph).nodes:
         if any(tensor.name in reached for tensor in node.inputs):
             reached.update(tensor.name for tensor in node.outputs)
             below.append(node)

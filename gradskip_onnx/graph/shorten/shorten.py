@@ -15,6 +15,7 @@ from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.layouts import axes_of
 from gradskip_onnx.graph.rewrite.write import Write
 from gradskip_onnx.surgeon.node_writer import NodeWriter, replace_reads
+from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Architecture, Array, Block, TensorFact
 
 from . import lengths_places as lengths_places
@@ -60,7 +61,7 @@ def shorten(
     walk = _walk(write, sequence, entrance, facts)
     make_scores_output(graph, architecture, facts)
     follow(walk, list(graph.nodes))
-    graph.cleanup(remove_unused_graph_inputs=True).toposort()
+    sort_nodes(graph.cleanup(remove_unused_graph_inputs=True))
     _refuse_bypass(graph, entrance)
     model = finish(graph)
     patches = np.ones(walk.scale.tokens, bool)

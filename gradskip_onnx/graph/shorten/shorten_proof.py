@@ -22,6 +22,7 @@ from gradskip_onnx.graph.prove.proofs import difference, rounding
 from gradskip_onnx.graph.rewrite.write import Write
 from gradskip_onnx.runtime.session import Session, open_session
 from gradskip_onnx.surgeon.node_writer import NodeWriter
+from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Architecture, Array, Block, Proof, Source, TensorFact, Trace
 
 from .shorten import SEQUENCE, Short, cut, finish, make_scores_output, shorten
@@ -101,7 +102,7 @@ class _MaskedModel:
         for block in architecture.blocks:
             _add_mask_input(graph, tensors[block.attention], facts)
         make_scores_output(graph, architecture, facts)
-        graph.cleanup(remove_unused_graph_inputs=True).toposort()
+        sort_nodes(graph.cleanup(remove_unused_graph_inputs=True))
         session = open_session(finish(graph), folder, "cpu", optimise=False)
         return cls(session, architecture, facts, {tensor.name for tensor in graph.inputs})
 

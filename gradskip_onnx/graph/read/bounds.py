@@ -1,0 +1,72 @@
+"""Bounds the work that a model asks for before any is done: its nodes, and what its functions expand to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+import onnx
+
+from gradskip_onnx.errors import ModelError
+from gradskip_onnx.limits import NODES
+
+Key = tuple[str, str, str]  # domain, name and overload of a function
+STANDARD = ("", "ai.onnx")
+
+
+def check_bounds(model: onnx.ModelProto, name: str) -> None:
+    """Refuse a model of too many nodes, functions written out, and functions that cannot be written out."""
+    functions = {}
+    for function in model.functions:
+        key = _key(function.domain, function.name, function.overload)
+        if key in functions:
+            raise ModelError(f"{name}: function {function.name!r} is defined twice")
+        functions[key] = function
+    sizes: dict[Key, int] = {}
+    for key in _callees_first(functions, name):
+        sizes[key] = _expanded(functions[key].node, sizes)
+    for node in every_node(model.graph.node):
+        _refuse_reference(node, name)
+    NODES.check(_expanded(model.graph.node, sizes), f"{name}: the graph")
+
+
+def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes and those of the bodies inside them."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from every_node(body.node)
+
+
+def _key(domain: str, name: str, overload: str) -> Key:
+    return ("" if domain in STANDARD else domain), name, overload
+
+
+def _callees_first(functions: Mapping[Key, onnx.FunctionProto], name: str) -> list[Key]:
+    calls = {
+        key: {called for node in every_node(function.node) if (called := _called(node)) in functions}
+        for key, function in functions.items()
+    }
+    try:
+        return list(TopologicalSorter(calls).static_order())
+    except CycleError as circle:
+        raise ModelError(f"{name}: function {circle.args[1][0][1]!r} calls itself") from circle
+
+
+def _called(node: onnx.NodeProto) -> Key:
+    return _key(node.domain, node.op_type, node.overload)
+
+
+def _expanded(nodes: Iterable[onnx.NodeProto], sizes: Mapping[Key, int]) -> int:
+    """How many nodes there are once functions are written out; `sizes` has those of the functions called."""
+    return sum(sizes.get(_called(node), 1) for node in every_node(nodes))
+
+
+def _refuse_reference(node: onnx.NodeProto, name: str) -> None:
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            raise ModelError(
+                f"{name}: node {node.name!r} ({node.op_type}) takes {attribute.name!r} from an attribute "
+                f"{attribute.ref_attr_name!r} of a function, and stands in none"
+            )
