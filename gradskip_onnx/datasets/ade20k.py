@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,9 @@ from PIL import Image, UnidentifiedImageError
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.read import BROKEN, check_size
+from gradskip_onnx.limits import IMAGE_BYTES
 from gradskip_onnx.types import Array
+from gradskip_onnx.untrusted_files import read_bounded
 
 from .entry import UNLABELLED, Dataset
 from .files import file_entry, images_under
@@ -53,7 +56,7 @@ def read_areas(path: Path) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns about harmless metadata; the size is checked here
         try:
-            with Image.open(path, formats=("PNG",)) as image:
+            with Image.open(io.BytesIO(read_bounded(path, IMAGE_BYTES)), formats=("PNG",)) as image:
                 check_size(image, str(path))
                 if image.mode not in MODES:
                     raise InputError(f"{path}: a mask has one number a pixel, this image has mode {image.mode}")

@@ -11,6 +11,7 @@ from PIL import Image
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.read import SUFFIXES, open_picture
+from gradskip_onnx.untrusted_files import open_regular
 
 from .entry import Entry
 
@@ -52,7 +53,7 @@ def hash_files(paths: Iterable[Path]) -> str:
     for path in paths:
         part = hashlib.sha256()
         try:
-            with path.open("rb") as stream:
+            with open_regular(path) as stream:
                 while data := stream.read(CHUNK):
                     part.update(data)
         except OSError:
