@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.limits import INPUT_SIDE, PIXELS
+from gradskip_onnx.limits import INPUT_SIDE, PIXELS, STORED_SIDE
 from gradskip_onnx.types import Array, Size
 
 from .interpolate import Box, place
@@ -79,7 +79,10 @@ class Preprocess:
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in document.items()
         }
-        return cls(**values)
+        found = cls(**values)
+        if max(found.size) > STORED_SIDE:
+            raise InputError(f"preprocessing: size = {_by(found.size)}, a file may ask for {STORED_SIDE} pixels a side")
+        return found
 
     def overlay(self, values: Mapping[str, Any], source: str) -> Preprocess:
         """These settings with some fields replaced; `source` says where those came from."""

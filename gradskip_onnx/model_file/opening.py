@@ -86,6 +86,7 @@ def open_model_file(model: str | os.PathLike[str] | bytes) -> ModelFile:
     path = Path(model)
     try:
         resolved = Path(os.path.realpath(path))
+        str(resolved).encode()  # ONNX and ONNX Runtime take names in UTF-8 only
         before = HashedFile.of(resolved)
         if before.change[0] > MODEL_BYTES:
             raise ModelError(
@@ -95,6 +96,8 @@ def open_model_file(model: str | os.PathLike[str] | bytes) -> ModelFile:
         return _hashing(path.name, bytes_of(resolved), resolved, path, {resolved: before})
     except FileNotFoundError as missing:
         raise ModelError(f"model file {shortened(path)} does not exist") from missing
+    except UnicodeEncodeError as unnamed:
+        raise ModelError(f"model file {shortened(path)}: its path is not UTF-8, as ONNX needs; rename it") from unnamed
     except (OSError, ValueError) as failure:  # ValueError: a zero byte in the name
         reason = getattr(failure, "strerror", None) or failure
         raise ModelError(f"model file {shortened(path)} cannot be read: {reason}") from failure
