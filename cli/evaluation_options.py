@@ -11,7 +11,7 @@ import click
 
 from gradskip_onnx.errors import InputError
 
-from .options import device_options, json_option, preprocess_options, stack, verbosity_options
+from .options import device_options, json_option, preprocess_options, read_folder, stack, verbosity_options
 
 if TYPE_CHECKING:
     from gradskip_onnx.datasets import Dataset
@@ -27,7 +27,7 @@ LAYOUT_NAMES = ("planted", "medmnist", "ade20k", "imagenet", "samples", "folder"
 
 
 def _folder(default: str) -> Callable[[Any], Any]:
-    return click.option("-o", "--output", type=click.Path(path_type=Path), default=Path(default), show_default=True,
+    return click.option("-o", "--output", callback=read_folder, default=default, show_default=True,
                         metavar="DIR", help="Folder for results.csv, results.json and report.html.")  # fmt: skip
 
 

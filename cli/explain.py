@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .options import device_options, json_option, preprocess_options, verbosity_options
+from .options import device_options, json_option, preprocess_options, read_folder, verbosity_options
 
 SOME_FAILED = 6
 
@@ -26,7 +26,7 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("model", type=click.Path(path_type=Path), required=False)
 @click.argument("images", nargs=-1, metavar="[IMAGE|FOLDER|PATTERN]...")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("gradskip-out"), show_default=True,
+@click.option("-o", "--output", callback=read_folder, default="gradskip-out", show_default=True,
               metavar="DIR", help="Folder for <stem>.png, <stem>.npy and <stem>.json.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite files of that name.")
 @click.option("--target", metavar="INDEX|LABEL|top5", help="Class to explain.  [default: the predicted one]")
@@ -73,6 +73,8 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
     request = read_request(flags)
     jobs = read_jobs(images)
+    if len(jobs) > len(images) > 0:
+        terminal.print(f"images    {len(jobs)}")  # of folders and patterns: how many were meant
     folder = Folder(output, force or model is None)  # the demo overwrites its own files
     folder.open()
     if not request.likeliest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,22 +28,27 @@ def read_jobs(images: Sequence[str]) -> tuple[Job, ...]:
 
 def expand(names: Iterable[str]) -> tuple[Path, ...]:
     """The image paths behind names, folders and patterns, in order; folders and patterns are sorted, no file twice."""
-    found: dict[Path, Path] = {}
+    found: dict[str, Path] = {}
     for name in names:
         for path in _matches(name):
-            found.setdefault(path.resolve(), path)
+            found.setdefault(os.path.realpath(path), path)
     return tuple(found.values())
 
 
 def _matches(name: str) -> Iterator[Path]:
     path = Path(name)
-    if path.is_dir():
-        files = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file())
+    if name in ("", "."):  # of a variable that is not set, or a slip: every image of the working folder
+        raise InputError(f"image {name!r}: name a file, a folder or a pattern; ./ means the whole working folder")
+    if os.path.isdir(path):
+        try:
+            files = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in SUFFIXES and entry.is_file())
+        except OSError as error:
+            raise InputError(f"{name}: cannot be listed ({error.strerror or error})") from None
         if not files:
             raise InputError(f"{name}: no images in this folder; use a pattern such as '{path}/**/*.png' to go deeper")
         yield from files
-    elif not path.exists() and glob.has_magic(name):
-        hits = sorted(hit for hit in map(Path, glob.glob(name, recursive=True)) if hit.is_file())
+    elif not os.path.lexists(path) and glob.has_magic(name):
+        hits = sorted(Path(hit) for hit in glob.glob(name, recursive=True) if os.path.isfile(hit))
         if not hits:
             raise InputError(f"{name}: no file matches this pattern")
         yield from hits

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gradskip_onnx.limits import INPUT_SIDE, THREADS
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 PRESET_NAMES = ("imagenet", "half", "clip", "none")  # the keys of preprocess.PRESETS, without importing it for --help
@@ -18,10 +20,20 @@ def read_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -
     """(height, width) from N, a square, or HEIGHTxWIDTH."""
     if value is None:
         return None
-    match = re.fullmatch(r"0*([1-9]\d{0,4})(?:[xX,]0*([1-9]\d{0,4}))?", value)
+    match = re.fullmatch(r"0*([1-9][0-9]{0,4})(?:[xX,]0*([1-9][0-9]{0,4}))?", value)
     if match is None:
-        raise click.BadParameter(f"{value!r} is not a size; write 224 or 224x320 (height x width)")
-    return int(match[1]), int(match[2] or match[1])
+        raise click.BadParameter(f"{value!r:.80} is not a size; write 224 or 224x320 (height x width)")
+    height, width = int(match[1]), int(match[2] or match[1])
+    if max(height, width) > INPUT_SIDE:
+        raise click.BadParameter(f"{value!r}: at most {INPUT_SIDE} pixels a side")
+    return height, width
+
+
+def read_folder(_ctx: click.Context, _param: click.Parameter, value: str) -> Path:
+    """A folder for results; an empty text, as of a variable that is not set, would mean the working folder."""
+    if not value:
+        raise click.BadParameter("an empty name; write . for the working folder")
+    return Path(value)
 
 
 def read_device(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -54,7 +66,7 @@ device_options = stack(
         help="Where to run.",
     ),
     click.option("--require-device", is_flag=True, help="Fail (exit 4) instead of falling back to the CPU."),
-    click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
+    click.option("--threads", type=click.IntRange(1, THREADS), metavar="N", help="CPU threads.  [default: all cores]"),
     click.option("--no-cache", is_flag=True, help="Analyse the model anew, and store nothing in the cache."),
 )
 

@@ -48,7 +48,8 @@ def load(
         size or flags.get("size") or getattr(explicit, "size", None), getattr(sidecar.preprocess, "size", None)
     )
     settings = SessionSettings(device, require_device, threads, low_memory)
-    opened = open_model(file, sizes, default_cache() if cache else None, settings)
+    entries = default_cache() if cache else None
+    opened = open_model(file, sizes, entries, settings)
     metadata, architecture = opened.facts.metadata, opened.architecture
     resolved, assumptions = resolve(
         flags=flags,
@@ -58,6 +59,8 @@ def load(
     )
     names = tuple(labels if labels is not None else metadata.labels or sidecar.labels)
     warnings = [*metadata.warnings, *sidecar.warnings, *assumptions]
+    if entries is not None and (reason := entries.distrust()):
+        warnings.append(reason)
     if names and len(names) != architecture.classes:
         warnings.append(f"{len(names)} labels for {architecture.classes} classes: some have no name, or a wrong one")
     return Explainer(opened, resolved, names, tuple(warnings))

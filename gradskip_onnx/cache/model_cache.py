@@ -1,6 +1,7 @@
 """Caches the analysis of a model file and its instrumented graphs on disk.
 
-Keys contain the hash of the file, a hash of the code that read it, and the request. Weights stay in the model file.
+Keys contain the hash of the file, a hash of the code that read it, and the request. That of a graph also contains the
+hash of all weight files, because small weights are in the graph; large ones stay in the model's files.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -20,9 +21,10 @@ from gradskip_onnx.model_file.metadata import Metadata
 from gradskip_onnx.types import EMPTY, Architecture, Instrumented, Plan, TensorFact
 
 from .dataclass_json import as_plain, encode, from_plain
+from .external_names import external_names
 from .folder import CacheFolder
 
-FORMAT = 1
+FORMAT = 2
 LIBRARIES = ("onnx", "onnx-graphsurgeon", "onnxruntime", "onnxruntime-gpu")  # a plan may depend on each
 
 
@@ -62,6 +64,13 @@ class ModelCache:
 
     cache: CacheFolder | None
     key: Mapping[str, Any] = field(default_factory=lambda: EMPTY)  # identifies the file and the code that read it
+    files: frozenset[str] = frozenset()  # the names of the model's files: a stored graph may read no other
+
+    def with_weights(self, facts: ModelFacts) -> ModelCache:
+        """The entries for exactly the weights that the facts were found with."""
+        own = self.key.get("name")  # None: the model came as bytes and names no files
+        names = facts.others if own is None else (own, *facts.others)
+        return replace(self, key={**self.key, "weights": facts.sha256}, files=frozenset(names))
 
     def facts(self, settings: Mapping[str, Any]) -> ModelFacts | None:
         """The stored analysis of the file under the user's `settings`, or None."""
@@ -72,9 +81,11 @@ class ModelCache:
         self._put({"facts": settings}, lambda: encode(facts))
 
     def plan(self, request: PassRequest, *, rows: bool, size: Any) -> CachedPlan | None:
-        """The stored graph for a request, or None."""
+        """The stored graph for a request, or None; one that names files other than the model's is not used."""
         found: CachedPlan | None = self._get(_plan_key(request, rows, size), _parse_plan)
-        return found
+        if found is None or not {place.location for place in found.places} <= self.files:
+            return None
+        return found if external_names(found.model) <= self.files else None
 
     def keep_plan(self, request: PassRequest, built: CachedPlan, *, rows: bool, size: Any) -> None:
         self._put(_plan_key(request, rows, size), lambda: encode((built.plan, built.places)) + b"\n" + built.model)
@@ -83,7 +94,7 @@ class ModelCache:
         data = None if self.cache is None or key is None else self.cache.get({**self.key, **key})
         try:
             return None if data is None else read(data)
-        except (ValueError, KeyError):  # an entry in an unknown format counts as missing
+        except (ValueError, KeyError, TypeError, RecursionError):  # an entry in an unknown format counts as missing
             return None
 
     def _put(self, key: Mapping[str, Any] | None, write: Callable[[], bytes]) -> None:

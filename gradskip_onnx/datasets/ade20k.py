@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +14,9 @@ from PIL import Image, UnidentifiedImageError
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.read import BROKEN, check_size
+from gradskip_onnx.limits import IMAGE_BYTES
 from gradskip_onnx.types import Array
+from gradskip_onnx.untrusted_files import read_bounded, shortened
 
 from .entry import UNLABELLED, Dataset
 from .files import file_entry, images_under
@@ -30,10 +34,10 @@ def load(request: DatasetRequest) -> Dataset:
     """The images of a split; without split folders, those directly in images/ and annotations/."""
     root, split = request.path, request.split or SPLIT
     pictures, masks = root / "images", root / "annotations"
-    if request.split or (pictures / split).is_dir():
+    if request.split or os.path.isdir(pictures / split):
         pictures, masks = pictures / split, masks / split
-    if not pictures.is_dir():
-        raise InputError(f"{pictures}: no such folder; see --split")
+    if not os.path.isdir(pictures):
+        raise InputError(f"{shortened(pictures)}: no such folder; see --split")
     entries = []
     for path in images_under(pictures):
         mask = (masks / path.relative_to(pictures)).with_suffix(".png")
@@ -53,7 +57,7 @@ def read_areas(path: Path) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns about harmless metadata; the size is checked here
         try:
-            with Image.open(path, formats=("PNG",)) as image:
+            with Image.open(io.BytesIO(read_bounded(path, IMAGE_BYTES)), formats=("PNG",)) as image:
                 check_size(image, str(path))
                 if image.mode not in MODES:
                     raise InputError(f"{path}: a mask has one number a pixel, this image has mode {image.mode}")

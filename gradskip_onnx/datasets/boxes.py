@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 from xml.parsers import expat
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.limits import XML_BYTES, XML_DEPTH
+from gradskip_onnx.untrusted_files import read_bounded
 
 from .entry import Box
 
-MAX_BYTES = 4 << 20
-DEEPEST = 16
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -33,12 +33,7 @@ class Annotation:
 
 def read_boxes(path: Path) -> Annotation:
     """The annotation in a file."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size} bytes, limit {MAX_BYTES}")
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    data = read_bounded(path, XML_BYTES)
     reader = _Reader(path)
     parser = expat.ParserCreate()
     parser.StartElementHandler = reader.start
@@ -73,8 +68,8 @@ class _Reader:
     def start(self, tag: str, _attributes: Any) -> None:
         self.places.append(tag)
         self.texts = []
-        if len(self.places) > DEEPEST:
-            raise InputError(f"{self.path}: elements are nested deeper than {DEEPEST}")
+        if len(self.places) > XML_DEPTH:
+            raise InputError(f"{self.path}: elements are nested deeper than {XML_DEPTH}")
         if self.places[1:] == ["object"]:
             self.objects.append({})
 

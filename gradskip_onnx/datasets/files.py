@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,14 +12,21 @@ from PIL import Image
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.read import SUFFIXES, open_picture
+from gradskip_onnx.untrusted_files import open_regular
 
 from .entry import Entry
 
 CHUNK = 1 << 20
 
 
-def images_under(folder: Path) -> Iterator[Path]:
-    """Every image in a folder and below it, sorted by path; hidden files and folders are left out."""
+def images_under(folder: Path, inside: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Every image in a folder and below it, sorted by path; hidden files and folders are left out.
+
+    `inside` are the folders that are being listed: a link to one of them would lead round in circles.
+    """
+    here = os.path.realpath(folder)
+    if here in inside:
+        return
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -27,7 +35,7 @@ def images_under(folder: Path) -> Iterator[Path]:
         if path.name.startswith("."):
             continue
         if path.is_dir():
-            yield from images_under(path)
+            yield from images_under(path, (*inside, here))
         elif path.suffix.lower() in SUFFIXES:
             yield path
 
@@ -52,7 +60,7 @@ def hash_files(paths: Iterable[Path]) -> str:
     for path in paths:
         part = hashlib.sha256()
         try:
-            with path.open("rb") as stream:
+            with open_regular(path) as stream:
                 while data := stream.read(CHUNK):
                     part.update(data)
         except OSError:

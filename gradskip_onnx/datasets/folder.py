@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,11 +47,11 @@ def _by_folder(root: Path) -> dict[Path, str]:
 def _by_table(table: Path) -> dict[Path, str]:
     """The images and labels in a table; raises InputError for a file outside its folder."""
     rows = _json_rows(table) if table.suffix == ".json" else _csv_rows(table)
-    root = table.parent.resolve()
+    root = Path(os.path.realpath(table.parent))
     names: dict[Path, str] = {}
     for file, label in rows.items():
         path = table.parent / file
-        if not path.resolve().is_relative_to(root):
+        if "\0" in file or not Path(os.path.realpath(path)).is_relative_to(root):
             raise InputError(f"{table}: {file!r} lies outside its folder; name files below it")
         names[path] = label
     return names
@@ -58,9 +59,11 @@ def _by_table(table: Path) -> dict[Path, str]:
 
 def _csv_rows(table: Path) -> dict[str, str]:
     reader = csv.DictReader(io.StringIO(read_text(table)))
-    if not {"file", "label"} <= set(reader.fieldnames or ()):
-        raise InputError(f"{table}: the first line must name the columns file and label, got {reader.fieldnames}")
     try:
+        if not {"file", "label"} <= set(reader.fieldnames or ()):
+            raise InputError(
+                f"{table}: the first line must name the columns file and label, got {reader.fieldnames!r:.200}"
+            )
         return {row["file"]: row["label"] or "" for row in reader if row["file"]}
     except csv.Error as error:
         raise InputError(f"{table}: line {reader.line_num} is not CSV ({error})") from None

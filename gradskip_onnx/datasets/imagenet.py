@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.labels import read_text
 
 from .boxes import read_boxes
@@ -44,7 +45,10 @@ def _solution(root: Path, split: str) -> dict[str, str]:
     if table is None:
         return {}
     rows = csv.DictReader(io.StringIO(read_text(table)))
-    return {str(row.get("ImageId")): str(row.get("PredictionString")).split(" ")[0] for row in rows}
+    try:
+        return {str(row.get("ImageId")): str(row.get("PredictionString")).split(" ")[0] for row in rows}
+    except csv.Error as error:
+        raise InputError(f"{table}: line {rows.line_num} is not CSV ({error})") from None
 
 
 def _wnid(path: Path, solution: Mapping[str, str], boxes: Mapping[str, Path]) -> str:

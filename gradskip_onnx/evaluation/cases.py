@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -77,7 +78,7 @@ def patch_side(explainer: Explainer) -> int:
 
 def seed_of(identity: str) -> int:
     """The seed of everything random about an image; it depends on the id of the image only."""
-    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4], "big")
+    return int.from_bytes(hashlib.sha256(os.fsencode(identity)).digest()[:4], "big")
 
 
 def prepare_group(

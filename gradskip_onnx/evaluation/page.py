@@ -74,7 +74,7 @@ def render(
         failures=summary.failures[:MOST_FAILURES],
         notes=notes,
     )
-    return text.encode()
+    return text.encode("utf-8", "replace")  # file names need not be UTF-8
 
 
 def _facts(evaluation: Evaluation, summary: Summary) -> list[tuple[str, str]]:

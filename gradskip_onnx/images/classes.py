@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ def find_class(target: int | str | None, labels: Sequence[str], classes: int) ->
     """The index of a class given by number or by name; None, the predicted class, stays None."""
     if target is None:
         return None
-    if isinstance(target, str) and not target.strip().lstrip("-").isdigit():
+    if isinstance(target, str) and not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", target):
         return _class_named(target, labels, classes)
     index = int(target)
     if not 0 <= index < classes:

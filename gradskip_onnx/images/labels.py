@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gradskip_onnx.errors import InputError
-
-MAX_BYTES = 32 << 20
-MAX_CLASSES = 1_000_000
+from gradskip_onnx.limits import CLASSES, TEXT_BYTES
+from gradskip_onnx.untrusted_files import read_bounded
 
 _SYNSET = re.compile(r"^n\d{8}[\s,:]+")
 
@@ -18,13 +17,10 @@ _SYNSET = re.compile(r"^n\d{8}[\s,:]+")
 def read_text(path: Path) -> str:
     """The content of a small UTF-8 file; raises InputError with its path if it cannot be read."""
     try:
-        if path.is_file() and path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size} bytes, limit {MAX_BYTES}")
-        return path.read_text(encoding="utf-8-sig")
+        text = read_bounded(path, TEXT_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path) -> object:
@@ -63,8 +59,8 @@ def from_json(document: object, where: str) -> tuple[str, ...]:
         names = {int(key): _name(value, where) for key, value in document.items()}
     except (TypeError, ValueError):
         raise InputError(f'{where}: class indices are whole numbers, e.g. {{"0": "tench"}}') from None
-    if min(names) < 0 or max(names) >= MAX_CLASSES:
-        raise InputError(f"{where}: class index {min(names)}..{max(names)}, allowed 0..{MAX_CLASSES - 1}")
+    if min(names) < 0 or max(names) >= CLASSES:
+        raise InputError(f"{where}: class index {min(names)}..{max(names)}, allowed 0..{CLASSES - 1}")
     return tuple(names.get(index, "") for index in range(max(names) + 1))
 
 

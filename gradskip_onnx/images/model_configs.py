@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.limits import STORED_SIDE
 from gradskip_onnx.types import Size
 
 from .labels import from_json, read_json
@@ -16,6 +17,7 @@ from .preprocess import INTERPOLATIONS, Preprocess
 # Image processors that read a single number as the short side; all others stretch to a square of that side.
 SHORT_SIDE_TYPES = ("clip", "siglip2", "convnext", "levit", "poolformer", "mobilevit", "bit", "blip", "chinese_clip")
 
+LARGEST = 1e6  # of means, deviations and factors; pixels have values up to 255
 CONVNEXT_STRETCH_FROM = 384  # from this size on, `crop_pct` is not applied and the image is stretched
 
 
@@ -104,9 +106,9 @@ def from_hugging_face(config: Mapping[str, Any]) -> Preprocess:
         window = _pair(config["crop_size"])
         crop = min(1.0, window[0] / size[0])
         size = window
-    elif "crop_pct" in config and isinstance(config["crop_pct"], (int, float)):
+    elif isinstance(config.get("crop_pct"), (int, float)):
         stretch = min(size) >= CONVNEXT_STRETCH_FROM
-        crop, resize = (1.0, "stretch") if stretch else (float(config["crop_pct"]), "short-side")
+        crop, resize = (1.0, "stretch") if stretch else (_number(config["crop_pct"], "crop_pct"), "short-side")
     return Preprocess(
         size=size,
         crop=crop,
@@ -120,7 +122,8 @@ def from_hugging_face(config: Mapping[str, Any]) -> Preprocess:
 def _normalisation(config: Mapping[str, Any]) -> dict[str, Any]:
     """(v r - mean) / std = (v/255 - mean/(255 r)) / (std/(255 r)), where r is the rescaling factor."""
     factor = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
-    if not isinstance(factor, (int, float)) or not factor > 0:
+    factor = _number(factor, "rescale_factor")
+    if not factor > 0:
         raise InputError(f"rescale_factor = {factor!r:.40} (a positive number)")
     normalised = config.get("do_normalize", True)
     mean = _triple(config.get("image_mean", 0.5)) if normalised else (0.0, 0.0, 0.0)
@@ -146,21 +149,39 @@ def _pair(value: object) -> Size:
     if isinstance(value, Mapping):
         value = [value.get("height"), value.get("width")]
     pair = [value, value] if isinstance(value, int) else value
-    if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(n, int) and n > 0 for n in pair):
-        raise InputError(f"size = {value!r:.60} (a number, or height and width)")
+    if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(n, int) for n in pair):
+        raise InputError(f"size = {_shown(value)} (a number, or height and width)")
+    if not all(0 < n <= STORED_SIDE for n in pair):
+        raise InputError(f"size = {_shown(value)} (1 to {STORED_SIDE} pixels a side; --size may ask for more)")
     return pair[0], pair[1]
 
 
 def _triple(value: object) -> tuple[float, float, float]:
     triple = [value] * 3 if isinstance(value, (int, float)) else value
-    if not isinstance(triple, list) or len(triple) != 3 or not all(isinstance(n, (int, float)) for n in triple):
-        raise InputError(f"mean or std = {value!r:.60} (three numbers)")
-    return float(triple[0]), float(triple[1]), float(triple[2])
+    if not isinstance(triple, list) or len(triple) != 3:
+        raise InputError(f"mean or std = {_shown(value)} (three numbers)")
+    red, green, blue = (_number(n, "mean or std") for n in triple)
+    return red, green, blue
+
+
+def _number(value: object, name: str) -> float:
+    """A number as float; JSON has integers of any length, which float does not take, and infinity."""
+    if not isinstance(value, (int, float)) or not -LARGEST <= value <= LARGEST:
+        raise InputError(f"{name} = {_shown(value)} (a number, at most {LARGEST:g})")
+    return float(value)
+
+
+def _shown(value: object) -> str:
+    """A value for messages; Python refuses to print integers of more than 4300 digits."""
+    try:
+        return f"{value!r:.60}"
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def _interpolation(code: object) -> str:
     """The name of a Pillow resampling code."""
     names = {int(value): name for name, value in INTERPOLATIONS.items()}
     if not isinstance(code, int) or code not in names:
-        raise InputError(f"resample = {code!r:.40} (a Pillow code, 0 to 5)")
+        raise InputError(f"resample = {_shown(code)} (a Pillow code, 0 to 5)")
     return names[code]

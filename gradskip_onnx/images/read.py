@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import struct
 import warnings
 from dataclasses import dataclass
@@ -13,10 +14,9 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.limits import IMAGE_BYTES, PIXELS
 from gradskip_onnx.types import Array
-
-MAX_PIXELS = 100_000_000  # about 300 MB decoded; the map at image size takes 400 MB more
-MAX_BYTES = 1 << 30
+from gradskip_onnx.untrusted_files import read_bounded, shortened
 
 COMMON = ("PNG", "JPEG")
 # EPS and similar formats are left out on purpose: Pillow opens them by starting another program.
@@ -42,14 +42,9 @@ class Picture:
 def open_picture(path: Path | str) -> Picture:
     """Open an image file as upright RGB; raises InputError with the path if that fails."""
     path = Path(path)
-    try:
-        if path.is_file() and path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size} bytes, limit {MAX_BYTES}; shrink it first")
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such image") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if not os.path.lexists(path):
+        raise InputError(f"{shortened(path)}: no such image")
+    data = read_bounded(path, IMAGE_BYTES, "; shrink it first")
     return Picture(str(path), decode(data, str(path)), hashlib.sha256(data).hexdigest())
 
 
@@ -64,7 +59,7 @@ def decode(data: bytes, name: str) -> Image.Image:
                 image.load()
                 return upright_rgb(image, name)
         except Image.DecompressionBombError as error:
-            raise InputError(f"{name}: image too large, limit {MAX_PIXELS} pixels ({error}); shrink it first") from None
+            raise InputError(f"{name}: image too large, limit {PIXELS} pixels ({error}); shrink it first") from None
         except UnidentifiedImageError:
             raise InputError(f"{name}: not an image that can be read (known: PNG, JPEG, WebP, TIFF, ...)") from None
         except BROKEN as error:
@@ -74,9 +69,9 @@ def decode(data: bytes, name: str) -> Image.Image:
 def check_size(image: Image.Image, name: str) -> None:
     """Raise InputError for an empty or too large image, before it is decoded."""
     width, height = image.size
-    if width * height > MAX_PIXELS:
+    if width * height > PIXELS:
         raise InputError(
-            f"{name}: image too large, {width}x{height} = {width * height} pixels, limit {MAX_PIXELS}; shrink it first"
+            f"{name}: image too large, {width}x{height} = {width * height} pixels, limit {PIXELS}; shrink it first"
         )
     if width * height == 0:
         raise InputError(f"{name}: empty image, {width}x{height} pixels")

@@ -5,6 +5,7 @@ Nothing is copied, pages that nobody reads are never loaded, and all sessions of
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 
 from gradskip_onnx.errors import ModelError
 from gradskip_onnx.types import Array
+from gradskip_onnx.untrusted_files import open_regular
 
 if TYPE_CHECKING:
     import onnx
@@ -59,11 +61,12 @@ class WeightLocation:
 
 def bytes_of(path: Path) -> Array:
     """A whole file as (size,) uint8; mapped once, and unmapped when no array uses it any more."""
-    state = path.stat()
-    key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
-    found = _maps.get(key)
-    if found is None:
-        found = _maps[key] = np.memmap(path, np.uint8, "r") if state.st_size else np.empty(0, np.uint8)
+    with open_regular(path) as stream:
+        state = os.fstat(stream.fileno())
+        key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
+        found = _maps.get(key)
+        if found is None:
+            found = _maps[key] = np.memmap(stream, np.uint8, "r") if state.st_size else np.empty(0, np.uint8)
     return found
 
 

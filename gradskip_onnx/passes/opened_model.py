@@ -14,8 +14,9 @@ import numpy as np
 from gradskip_onnx.cache.dataclass_json import as_plain
 from gradskip_onnx.cache.folder import CacheFolder
 from gradskip_onnx.cache.model_cache import CachedPlan, ModelCache, ModelFacts, open_model_cache
-from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.errors import InputError, ModelError, UnsupportedModelError
 from gradskip_onnx.instrument.pass_request import PassRequest
+from gradskip_onnx.limits import THREADS
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
 from gradskip_onnx.model_file.metadata import read_metadata
 from gradskip_onnx.model_file.opening import ModelFile
@@ -43,6 +44,10 @@ class SessionSettings:
     threads: int | None = None
     low_memory: bool = False
 
+    def __post_init__(self) -> None:
+        if self.threads is not None and not 1 <= self.threads <= THREADS:
+            raise InputError(f"threads: got {self.threads}, allowed: 1 to {THREADS}")
+
 
 class OpenedModel:
     """One model file on one device.
@@ -55,15 +60,14 @@ class OpenedModel:
 
     def __init__(
         self,
-        name: str,
-        folder: Path | None,
+        file: ModelFile,
         facts: ModelFacts,
         read: Read,
         cache: ModelCache,
         settings: SessionSettings,
     ) -> None:
-        self.name, self.folder, self.facts = name, folder, facts
-        self._read, self._cache, self._settings = read, cache, settings
+        self.name, self.folder, self.facts = file.name, file.folder, facts
+        self._file, self._read, self._cache, self._settings = file, read, cache.with_weights(facts), settings
         self._lock = RLock()  # re-entrant: creating one session may need another, or the graph
         self._whole: tuple[Source, Reading] | None = None
         self._opened: dict[PassRequest, Opened] = {}
@@ -122,6 +126,7 @@ class OpenedModel:
         found: list[Trace] = []
         for batch in _batches(copies.astype(self.image.dtype), targets, regions, self.image.dims[0]):
             found += run_plan(session, plan, self.architecture, *batch)
+        self._file.require_unchanged(mapped=True)
         return found[: len(targets)]
 
     def shorten(self, trace: Trace) -> tuple[Short, Session]:
@@ -145,7 +150,7 @@ class OpenedModel:
         """The same model with the weights of `graph`; the facts still hold, and nothing is written to the cache."""
         source, reading = self._get()
         other = source, replace(reading, graph=graph)
-        return OpenedModel(self.name, self.folder, self.facts, lambda: other, ModelCache(None), self._settings)
+        return OpenedModel(self._file, self.facts, lambda: other, ModelCache(None), self._settings)
 
     def close(self) -> None:
         """Free the graph and all sessions; passes that are running finish normally."""
@@ -157,7 +162,10 @@ class OpenedModel:
     def _get(self) -> tuple[Source, Reading]:
         with self._lock:
             if self._whole is None:
-                self._whole = self._read()
+                whole = self._read()
+                if whole[0].sha256 != self.facts.sha256:  # the facts may be older, from the cache
+                    raise ModelError(f"{self.name} or its weights changed while they were in use; start again")
+                self._whole = whole
             return self._whole
 
     def _run_together(
@@ -171,7 +179,11 @@ class OpenedModel:
                 self._sharing[request] = opened
                 return traces
             opened = self._sharing[request]
-        return None if opened is None else run_plan(opened[1], opened[0], self.architecture, image, targets, regions)
+        if opened is None:
+            return None
+        traces = run_plan(opened[1], opened[0], self.architecture, image, targets, regions)
+        self._file.require_unchanged(mapped=True)
+        return traces
 
     def _open_rows(self, request: PassRequest) -> Opened:
         """A graph with a row per class, for one image; used if the graph for one class cannot serve several."""
@@ -190,9 +202,14 @@ class OpenedModel:
 
     def _session(self, opening: Callable[..., Session]) -> Session:
         use = self._settings
-        return opening(
-            device=use.device, require_device=use.require_device, threads=use.threads, low_memory=use.low_memory
-        )
+        try:
+            session = opening(
+                device=use.device, require_device=use.require_device, threads=use.threads, low_memory=use.low_memory
+            )
+        except OSError as failure:
+            raise ModelError(f"the weights of {self.name} cannot be read ({failure.strerror or failure})") from None
+        self._file.require_unchanged()  # what was opened is what was hashed
+        return session
 
 
 def _batches(
@@ -219,11 +236,11 @@ def open_model(file: ModelFile, sizes: Sizes, cache: CacheFolder | None, setting
     entries = open_model_cache(cache, file.sha256() if cache else "", None if file.path is None else file.path.name)
     facts, read = entries.facts(as_plain(sizes)), partial(_read, file, sizes)
     if facts is not None and _unchanged(facts, file):
-        return OpenedModel(file.name, file.folder, facts, read, entries, settings)
+        return OpenedModel(file, facts, read, entries, settings)
     whole = read()
     facts = _facts(*whole)
     entries.keep_facts(as_plain(sizes), facts)
-    opened = OpenedModel(file.name, file.folder, facts, read, entries, settings)
+    opened = OpenedModel(file, facts, read, entries, settings)
     opened._whole = whole
     return opened
 
@@ -241,9 +258,11 @@ def _read(file: ModelFile, sizes: Sizes) -> tuple[Source, Reading]:
 def _unchanged(facts: ModelFacts, file: ModelFile) -> bool:
     """Whether the model and its weight files still have the hash of the cached facts."""
     folder = file.folder or Path()
+    if any(Path(name).is_absolute() or ".." in Path(name).parts for name in facts.others):
+        return False  # reading would refuse such a model
     try:
         return file.sha256(folder / name for name in facts.others) == facts.sha256
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

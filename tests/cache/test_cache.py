@@ -102,7 +102,7 @@ def test_many_writers_and_readers(tmp_path: Path):
 
 
 def test_the_oldest_entries_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "MOST_FILES", 3)
+    monkeypatch.setattr(module, "CACHE_FILES", 3)
     cache = CacheFolder(tmp_path)
     for n in range(5):
         cache.put({"n": n}, b"x")
@@ -113,7 +113,7 @@ def test_the_oldest_entries_make_room(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "LARGEST", 10)
+    monkeypatch.setattr(module, "CACHE_ENTRY_BYTES", 10)
     cache = CacheFolder(tmp_path)
     cache.put(FACTS, b"x" * 11)
     assert cache.files() == []

@@ -6,7 +6,8 @@ from PIL import Image
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.preprocess import Preprocess, prepare
-from gradskip_onnx.images.read import MAX_PIXELS, decode, open_picture, upright_rgb
+from gradskip_onnx.images.read import decode, open_picture, upright_rgb
+from gradskip_onnx.limits import PIXELS
 from tests.support.photographs import encode, picture, png_header
 
 # --- untrusted images ----------------------------------------------------------------------------------------------
@@ -42,7 +43,7 @@ def test_missing_image_and_folder(tmp_path):
 
 
 def test_limit_is_above_what_cameras_make():
-    assert MAX_PIXELS >= 8192 * 12288 * 0.9
+    assert PIXELS >= 8192 * 12288 * 0.9
 
 
 def test_exif_orientation_is_applied():

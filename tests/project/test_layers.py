@@ -19,7 +19,18 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "explanations": ("api", "pipeline", "selfcontained", "output", "drawing", "explanation"),
     "passes": ("passes", "cache", "instrument", "methods"),
     "graphs": ("graph", "autodiff", "surgeon", "runtime", "model_file"),
-    "ground": ("images", "imports", "demo", "operators", "tasks", "types", "limits", "errors", "version"),
+    "ground": (
+        "images",
+        "imports",
+        "demo",
+        "operators",
+        "tasks",
+        "types",
+        "limits",
+        "untrusted_files",
+        "errors",
+        "version",
+    ),
 }
 APART = {("autodiff", "graph"), ("graph", "autodiff"), ("metrics", "datasets"), ("metrics", "api")}
 LEVEL = {name: number for number, names in enumerate(LEVELS.values()) for name in names}
