@@ -23,6 +23,7 @@ from gradskip_onnx.graph.read.forward import fold, forward_graph, share_copies
 from gradskip_onnx.graph.read.image_input import ImageInput, find_image_input
 from gradskip_onnx.graph.read.upgrade import prove_upgrade
 from gradskip_onnx.graph.rewrite.lower import lower, needs_lowering, prove_lowering, refuse_hardware
+from gradskip_onnx.graph.rewrite.whole_softmax import make_softmax_whole, needs_whole_softmax
 from gradskip_onnx.types import Architecture, Array, ImageDims, Mismatch, Proof, Source, TensorFact
 
 from .index import Index, index
@@ -80,12 +81,16 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
 
 
 def _plain_operators(graph: gs.Graph, image: ImageInput, source: Source) -> tuple[gs.Graph, list[Proof]]:
-    """The graph with fused operators written out, and the proofs; a file without any costs no run."""
-    if not needs_lowering(graph):
-        return graph, []
-    fused = make_dry_run(partial_model(graph, source.folder), image)
-    lowered = lower(graph, fused.facts, source.opset["ai.onnx"])
-    return lowered.graph, prove_lowering(fused.model, lowered, image, fused.size)
+    """The graph with fused operators written out and no flattened softmax, and the proofs; else it costs no run."""
+    proofs: list[Proof] = []
+    if needs_lowering(graph):
+        fused = make_dry_run(partial_model(graph, source.folder), image)
+        lowered = lower(graph, fused.facts, source.opset["ai.onnx"])
+        graph, proofs = lowered.graph, prove_lowering(fused.model, lowered, image, fused.size)
+    if needs_whole_softmax(graph):
+        graph, whole = make_softmax_whole(graph, make_dry_run(partial_model(graph, source.folder), image))
+        proofs += whole
+    return graph, proofs
 
 
 def _nothing_found(graph: gs.Graph, unmatched: Sequence[Mismatch]) -> str:

@@ -1,0 +1,144 @@
+"""Files as people have them: fixed batches, optimised by ONNX Runtime, old opsets, open batches that are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import version_converter
+
+import gradskip_onnx
+from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.graph.rewrite.lower import HARDWARE
+from gradskip_onnx.types import Array
+from tests.support.models import Vit, vit
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+LEVELS = ("BASIC", "EXTENDED", "ALL")
+ROUNDING = 1e-4
+
+
+def explain(model: onnx.ModelProto, **options: Any) -> Array:
+    """The relevance of class 1 for a fixed image, by the method of the paper."""
+    explainer = gradskip_onnx.load(model.SerializeToString(), cache=False, **options)
+    images = np.random.default_rng(4).standard_normal((1, *explainer.architecture.input_dims)).astype(np.float32)
+    (result,) = explainer.explain(images, 1, method="gradskip")
+    scores: Array = result.relevance.scores
+    return scores
+
+
+def assert_same(found: Array, expected: Array) -> None:
+    np.testing.assert_allclose(found, expected, rtol=ROUNDING, atol=ROUNDING * float(expected.max()))
+
+
+# --- fixed batches, optimised by ONNX Runtime -------------------------------------------------------------------------
+
+
+def with_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """The model as torch writes it by default: for a fixed number of images."""
+    for port in (*model.graph.input, *model.graph.output):
+        port.type.tensor_type.shape.dim[0].dim_value = batch
+    return model
+
+
+def fixture(name: str) -> onnx.ModelProto:
+    return onnx.load(FIXTURES / f"{name}.onnx")
+
+
+FIXED = {
+    "vit": lambda: vit(Vit(batch=1)),
+    "vit of two images": lambda: vit(Vit(batch=2)),
+    "vit that pools": lambda: vit(Vit(batch=1, pooled=True, decomposed_norm=True)),
+    "distilled DeiT": lambda: with_batch(fixture("deit_distilled"), 1),
+    "SegFormer": lambda: with_batch(fixture("segformer"), 1),
+}
+
+
+@cache
+def unoptimised(name: str) -> Array:
+    return explain(FIXED[name]())
+
+
+def optimised(model: onnx.ModelProto, level: str, folder: Path) -> onnx.ModelProto:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
+    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnx.load(options.optimized_model_filepath)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", FIXED)
+def test_a_fixed_batch_is_explained_at_every_level_of_optimisation(name: str, level: str, tmp_path: Path):
+    model = optimised(FIXED[name](), level, tmp_path)
+    if any(node.domain in HARDWARE for node in model.graph.node):  # this machine has layouts of its own
+        assert level == "ALL"
+        with pytest.raises(UnsupportedModelError, match="hardware-specific"):
+            explain(model)
+    else:
+        assert_same(explain(model), unoptimised(name))
+
+
+# --- opsets below 13 --------------------------------------------------------------------------------------------------
+
+# What opset 7 can say: no Expand for a class token (8), no Erf (9).
+PLAIN = Vit(special=0, decomposed_norm=True, tanh_gelu=True, opset=13)
+WITH_CLASS_TOKEN = Vit(decomposed_norm=True, opset=13)
+
+
+def as_torch_writes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Shapes computed from the batch, so that onnx's converter knows no ranks; the axis of Softmax as a number."""
+    inserted: list[onnx.NodeProto] = [
+        onnx.helper.make_node("Shape", ["image"], ["image_shape"], name="image_shape"),
+        onnx.helper.make_node("Gather", ["image_shape", "zero"], ["images"], name="images"),
+    ]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0], np.int64), "zero"))
+    shapes = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Softmax":
+            node.attribute[0].i = 3
+        if node.op_type == "Reshape" and shapes[node.input[1]][0] in (-1, 0):
+            rest = f"{node.name}_rest"
+            model.graph.initializer.append(onnx.numpy_helper.from_array(shapes[node.input[1]][1:], rest))
+            joined = [f"{node.name}_shape"]
+            inserted.append(onnx.helper.make_node("Concat", ["images", rest], joined, name=joined[0], axis=0))
+            node.input[1] = joined[0]
+    nodes = [*inserted, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    del model.graph.value_info[:]
+    onnx.checker.check_model(model)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("opset", "shape"),
+    [*((opset, PLAIN) for opset in range(7, 13)), *((opset, WITH_CLASS_TOKEN) for opset in range(9, 13))],
+)
+def test_files_of_old_opsets_are_explained_as_newer_ones(opset: int, shape: Vit):
+    model = as_torch_writes(vit(replace(shape, opset=opset)))
+    converted = version_converter.convert_version(model, 13)
+    claims = [proof.claim for proof in gradskip_onnx.inspect(model.SerializeToString()).proofs]
+
+    assert sum(node.op_type == "Flatten" for node in converted.graph.node) == shape.depth  # else this tests nothing
+    assert claims.count("a softmax over the last axis gives what the flattened one gave") == shape.depth
+    assert_same(explain(model), explain(vit(shape)))
+    assert_same(explain(converted), explain(vit(shape)))
+
+
+def test_a_softmax_over_several_axes_is_not_taken_for_attention():
+    """With axis 2 a row of Softmax is all queries and keys of a head: not the attention of a token."""
+    model = as_torch_writes(vit(replace(PLAIN, opset=12)))
+    for node in model.graph.node:
+        if node.op_type == "Softmax":
+            node.attribute[0].i = 2
+    with pytest.raises(UnsupportedModelError) as refusal:
+        gradskip_onnx.inspect(model.SerializeToString())
+    assert refusal.value.code == "attention-layout"
