@@ -54,6 +54,7 @@ def load_explainer(source: Path | ModelFile, given: Mapping[str, Any], images: i
         preprocess=preprocess_flags(given) or None,
         labels=None if given["labels"] is None else read_labels(given["labels"]),
         size=given["size"],
+        task=given["task"],
         low_memory=images is not None and images <= FEW,
         cache=not given["no_cache"],
     )

@@ -27,6 +27,8 @@ def report(terminal: Terminal, model: Path, reading: Reading, *, why: bool) -> N
     terminal.print(f"model   {model.name}: {read.task}")
     terminal.print(f"input   {read.input}: {channels} channels, {height}x{width} ({read.input_layout})")
     terminal.print(f"logits  {read.logits}: {read.classes} classes")
+    for note in read.assumptions:
+        terminal.print(f"note    {plain(note)}")
     tables = [block_table(reading), tensor_table(read.blocks)]
     tables.append(proof_table(read.proofs) if why else claim_table(read.proofs))
     if why and read.unmatched:

@@ -43,6 +43,8 @@ def report_model(terminal: Terminal, explainer: Explainer) -> None:
     blocks = f"{len(read.blocks)} blocks, {read.grid} tokens, {read.classes} classes"
     terminal.print(f"model     {explainer.name}: {read.task}, {blocks}")
     terminal.detail(f"preprocessing: {explainer.preprocess}")
+    for note in read.assumptions:
+        terminal.detail(note)
     terminal.warn(explainer.warnings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,12 +13,14 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import version_converter
+from PIL import Image
 
 import gradskip_onnx
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.rewrite.lower import HARDWARE
 from gradskip_onnx.types import Array
-from tests.support.models import Vit, vit
+from tests.support.command_line import fails, run
+from tests.support.models import Vit, segmenter, vit
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 LEVELS = ("BASIC", "EXTENDED", "ALL")
@@ -142,3 +145,137 @@ def test_a_softmax_over_several_axes_is_not_taken_for_attention():
     with pytest.raises(UnsupportedModelError) as refusal:
         gradskip_onnx.inspect(model.SerializeToString())
     assert refusal.value.code == "attention-layout"
+
+
+# --- a batch that is declared open and is not -------------------------------------------------------------------------
+
+
+def bound_to_one_image() -> onnx.ModelProto:
+    """A vision transformer whose shapes were traced with one image and whose input says otherwise."""
+    model = vit(Vit())
+    targets = {node.input[1] for node in model.graph.node if node.op_type == "Reshape"}
+    for tensor in model.graph.initializer:
+        if tensor.name in targets:
+            sizes = onnx.numpy_helper.to_array(tensor).copy()
+            sizes[0] = 1
+            tensor.CopyFrom(onnx.numpy_helper.from_array(sizes, tensor.name))
+    return model
+
+
+def test_an_open_batch_that_takes_one_image_is_explained_image_by_image():
+    model = bound_to_one_image()
+    explainer = gradskip_onnx.load(model.SerializeToString(), cache=False)
+    images = np.random.default_rng(4).standard_normal((3, *explainer.architecture.input_dims)).astype(np.float32)
+    free = gradskip_onnx.load(vit(Vit()).SerializeToString(), cache=False)
+    (note,) = explainer.architecture.assumptions
+
+    assert "one at a time" in note
+    assert "Reshape" in note
+    assert explainer.model.image.dims[0] == 1
+    for found, expected in zip(explainer.explain(images), free.explain(images), strict=True):
+        assert_same(found.relevance.scores, expected.relevance.scores)
+    shared, alone = (each.explain(images[0], [0, 1, 2]) for each in (explainer, free))
+    for found, expected in zip(shared, alone, strict=True):
+        assert_same(found.relevance.scores, expected.relevance.scores)
+
+
+# --- what an output holds ---------------------------------------------------------------------------------------------
+
+
+def rename_output(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    model.graph.output[0].name = name
+    model.graph.node[-1].output[0] = name
+    return model
+
+
+def behind(model: onnx.ModelProto, *ops: tuple[str, dict[str, Any]]) -> onnx.ModelProto:
+    """The output of a model passed through further operators."""
+    name = model.graph.output[0].name
+    for number, (op, attrs) in enumerate(ops):
+        before, after = f"{name}{number or ''}", f"{name}{number + 1}"
+        model.graph.node.append(onnx.helper.make_node(op, [before], [after], name=f"behind_{number}", **attrs))
+    model.graph.output[0].name = f"{name}{len(ops)}"
+    return model
+
+
+def features() -> onnx.ModelProto:
+    """Rank 4, three channels, and nothing says what they are."""
+    return rename_output(segmenter(), "image_embeddings")
+
+
+def with_argmax() -> onnx.ModelProto:
+    model = features()
+    model.graph.node.append(onnx.helper.make_node("ArgMax", ["image_embeddings"], ["best"], name="best", axis=1))
+    best = onnx.helper.make_tensor_value_info("best", onnx.TensorProto.INT64, ["batch", 1, 4, 4])
+    model.graph.output.append(best)
+    return model
+
+
+ESTABLISHED: dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, Any]]] = {
+    "name": (segmenter, {}),
+    "name in a scope": (lambda: rename_output(segmenter(), "/decode_head/logits"), {}),
+    "softmax": (lambda: behind(features(), ("Softmax", {"axis": 1})), {}),
+    "softmax counted from the end": (lambda: behind(features(), ("Softmax", {"axis": -3})), {}),
+    "argmax": (with_argmax, {}),
+    "labels": (features, {"labels": ["cat", "dog", "sky"]}),
+    "option": (features, {"task": "segmentation"}),
+}
+
+
+@pytest.mark.parametrize(("build", "options"), ESTABLISHED.values(), ids=ESTABLISHED)
+def test_a_segmentation_that_something_establishes_is_explained(build: Callable[[], Any], options: dict[str, Any]):
+    assert_same(explain(build(), **options), explain(segmenter()))
+
+
+NOT_ESTABLISHED: dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, Any], str]] = {
+    "features": (features, {}, "task-unknown"),
+    "softmax along a side": (lambda: behind(features(), ("Softmax", {"axis": 3})), {}, "task-unknown"),
+    "labels of another number": (features, {"labels": ["cat", "dog"]}, "task-unknown"),
+    "the other task": (features, {"task": "classification"}, "no-class-scores"),
+    "a classifier told to be a segmentation": (vit, {"task": "segmentation"}, "no-class-scores"),
+}
+
+
+@pytest.mark.parametrize(("build", "options", "code"), NOT_ESTABLISHED.values(), ids=NOT_ESTABLISHED)
+def test_a_task_is_never_guessed(build: Callable[[], Any], options: dict[str, Any], code: str):
+    with pytest.raises(UnsupportedModelError) as refusal:
+        explain(build(), **options)
+    assert refusal.value.code == code
+    if code == "task-unknown":
+        assert "--task segmentation" in str(refusal.value)
+
+
+def test_both_commands_take_the_task(tmp_path: Path):
+    onnx.save(features(), tmp_path / "model.onnx")
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "picture.png")
+    inspecting = ["inspect", tmp_path / "model.onnx"]
+    explaining = ["explain", tmp_path / "model.onnx", tmp_path / "picture.png", "-o", tmp_path / "out"]
+
+    for words in (inspecting, explaining):
+        fails(run(*words), 3, "[task-unknown]")
+        assert "segmentation" in run(*words, "--task", "segmentation").stdout
+
+
+def test_class_names_beside_the_file_establish_a_segmentation(tmp_path: Path):
+    onnx.save(features(), tmp_path / "model.onnx")
+    (tmp_path / "config.json").write_text('{"id2label": {"0": "cat", "1": "dog", "2": "sky"}}')
+
+    assert gradskip_onnx.load(tmp_path / "model.onnx", cache=False).architecture.task == "segmentation"
+    assert gradskip_onnx.inspect(tmp_path / "model.onnx").task == "segmentation"
+
+
+def test_scores_without_evidence_are_noted_and_scores_with_evidence_go_first():
+    unnamed = gradskip_onnx.inspect(rename_output(vit(), "pooled").SerializeToString())
+    named = gradskip_onnx.inspect(vit().SerializeToString())
+    with_features = features()
+    with_features.graph.node.append(
+        onnx.helper.make_node("GlobalAveragePool", ["image_embeddings"], ["mean"], name="mean")
+    )
+    with_features.graph.node.append(onnx.helper.make_node("Flatten", ["mean"], ["pooled"], name="flat"))
+    with_features.graph.output.append(
+        onnx.helper.make_tensor_value_info("pooled", onnx.TensorProto.FLOAT, ["batch", 3])
+    )
+
+    assert "'pooled'" in unnamed.assumptions[0]
+    assert named.assumptions == ()
+    assert gradskip_onnx.inspect(with_features.SerializeToString()).task == "classification"
