@@ -72,7 +72,7 @@ def read(
     blocks, windowed = find_windows(model, blocks, queries, values)
     proofs += prove_upgrade(source, image, dry_run.size)
     for entry in found:
-        proofs += prove_attention(entry.match, lookup.node(entry.match.context), values)
+        proofs += prove_attention(entry.match, lookup, values)
         proofs += prove_stream([entry.skip, *entry.chain], values)
     blocks, placed = prove_places(model, blocks, [f.match.scores for f in found], values, dry_run)
     architecture = Architecture(
