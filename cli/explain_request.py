@@ -54,6 +54,7 @@ def load_explainer(source: Path | ModelFile, flags: Mapping[str, Any], images: i
         preprocess=preprocess_flags(flags) or None,
         labels=None if flags["labels"] is None else read_labels(flags["labels"]),
         size=flags["size"],
+        task=flags["task"],
         low_memory=images is not None and images <= FEW,
         cache=not flags["no_cache"],
     )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, model_argument, read_size
+from .options import json_option, model_argument, read_size, task_option
+
+if TYPE_CHECKING:
+    from gradskip_onnx.types import TaskName
 
 EXAMPLES = """\b
 Examples:
@@ -20,24 +24,22 @@ Examples:
 @model_argument
 @click.option("--why", is_flag=True, help="List every proof with its number, and every mismatch with its reason.")
 @click.option("--size", callback=read_size, metavar="N|HxW", help="Input size, for models that take any.")
+@task_option
 @json_option
-def inspect(model: Path, why: bool, size: tuple[int, int] | None, as_json: bool) -> None:
+def inspect(model: Path, why: bool, size: tuple[int, int] | None, task: TaskName | None, as_json: bool) -> None:
     """Show the blocks found in MODEL: tensors, heads, token grid, stages, and what was proven about them.
 
     Exits with 3 and a reason code if the model cannot be explained.
     """
+    from gradskip_onnx.api import read_file
     from gradskip_onnx.errors import UnsupportedModelError
-    from gradskip_onnx.graph.architecture import read
-    from gradskip_onnx.graph.read.load import load
-    from gradskip_onnx.model_file.metadata import read_metadata
 
     from .console import Terminal
     from .inspect_report import mismatch_table, report, unsupported_document
 
     terminal = Terminal(as_json=as_json)
     try:
-        source = load(model)
-        reading = read(source, size=size, outputs=read_metadata(source).forward_outputs)
+        reading = read_file(model, size, task)
     except UnsupportedModelError as error:
         terminal.document(unsupported_document(model, error), single=True)
         if why and error.mismatches:

@@ -27,6 +27,8 @@ def report(terminal: Terminal, model: Path, reading: Reading, *, why: bool) -> N
     terminal.print(f"model   {model.name}: {architecture.task}")
     terminal.print(f"input   {architecture.input}: {channels} channels, {height}x{width} ({architecture.input_layout})")
     terminal.print(f"logits  {architecture.logits}: {architecture.classes} classes")
+    for note in architecture.assumptions:
+        terminal.print(f"note    {plain(note)}")
     tables = [block_table(reading), tensor_table(architecture.blocks)]
     tables.append(proof_table(architecture.proofs) if why else claim_table(architecture.proofs))
     if why and architecture.unmatched:

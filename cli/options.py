@@ -13,6 +13,7 @@ from gradskip_onnx.limits import INPUT_SIDE, THREADS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+TASK_NAMES = ("classification", "segmentation")  # the keys of tasks.TASKS
 PRESET_NAMES = ("imagenet", "half", "clip", "none")  # the keys of preprocess.PRESETS, without importing it for --help
 
 
@@ -70,7 +71,14 @@ device_options = stack(
     click.option("--no-cache", is_flag=True, help="Analyse the model anew, and store nothing in the cache."),
 )
 
+task_option = click.option(
+    "--task",
+    type=click.Choice(TASK_NAMES),
+    help="What the output holds, where the file does not say: class scores of the image or of each pixel.",
+)
+
 preprocess_options = stack(
+    task_option,
     click.option("--preset", type=click.Choice(PRESET_NAMES), help="Mean and std by name."),
     click.option("--mean", nargs=3, type=float, metavar="R G B", help="Subtracted, on values 0 to 1."),
     click.option("--std", nargs=3, type=float, metavar="R G B", help="Divided by, after the mean."),

@@ -43,6 +43,8 @@ def report_model(terminal: Terminal, explainer: Explainer) -> None:
     blocks = f"{len(architecture.blocks)} blocks, {architecture.grid} tokens, {architecture.classes} classes"
     terminal.print(f"model     {explainer.name}: {architecture.task}, {blocks}")
     terminal.detail(f"preprocessing: {explainer.preprocess}")
+    for note in architecture.assumptions:
+        terminal.detail(note)
     terminal.warn(explainer.warnings)
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from gradskip_onnx.cache.folder import default_cache
 from gradskip_onnx.images.model_configs import beside
 from gradskip_onnx.images.preprocess import Preprocess, resolve
-from gradskip_onnx.model_file.metadata import read_metadata
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
-from gradskip_onnx.passes.opened_model import SessionSettings, Sizes, open_model
+from gradskip_onnx.passes.opened_model import Hints, SessionSettings, open_model, read_model
 from gradskip_onnx.pipeline.explainer import Explainer
 from gradskip_onnx.pipeline.inputs import ImageLike
 from gradskip_onnx.pipeline.question import Target
 
 from .explanation import Explanation
-from .types import Architecture, Array, Size
+from .types import Architecture, Array, Size, TaskName
+
+if TYPE_CHECKING:
+    from gradskip_onnx.graph.architecture import Reading
 
 __all__ = ["Explainer", "Explanation", "explain", "inspect", "load"]
 
@@ -31,25 +33,31 @@ def load(
     preprocess: Preprocess | Mapping[str, Any] | None = None,
     labels: Sequence[str] | None = None,
     size: Size | None = None,
+    task: TaskName | None = None,
     low_memory: bool = False,
     cache: bool = True,
 ) -> Explainer:
     """Open a model from a path or bytes and return its Explainer.
 
-    `preprocess` replaces the preprocessing stored with the model; a mapping replaces single fields. `low_memory` saves
-    memory and start-up time, which pays for few images. With `cache`, the analysis of the file is stored on disk for
-    later calls; the environment variable GRADSKIP_CACHE names the folder, or is `off`.
+    `preprocess` replaces the preprocessing stored with the model; a mapping replaces single fields. `task` says
+    what the output holds, where the file does not: class scores of the image (classification) or of each pixel
+    (segmentation). `low_memory` saves memory and start-up time, which pays for few images. With `cache`, the analysis
+    of the file is stored on disk for later calls; the environment variable GRADSKIP_CACHE names the folder, or is
+    `off`.
     """
     flags = {} if preprocess is None or isinstance(preprocess, Preprocess) else dict(preprocess)
     explicit = preprocess if isinstance(preprocess, Preprocess) else None
     file = model if isinstance(model, ModelFile) else open_model_file(model)
     sidecar = beside(file.unresolved_path)
-    sizes = Sizes(
-        size or flags.get("size") or getattr(explicit, "size", None), getattr(sidecar.preprocess, "size", None)
+    hints = Hints(
+        size or flags.get("size") or getattr(explicit, "size", None),
+        getattr(sidecar.preprocess, "size", None),
+        task,
+        (len(labels or ()), len(sidecar.labels)),
     )
     settings = SessionSettings(device, require_device, threads, low_memory)
     entries = default_cache() if cache else None
-    opened = open_model(file, sizes, entries, settings)
+    opened = open_model(file, hints, entries, settings)
     metadata, architecture = opened.facts.metadata, opened.architecture
     resolved, assumptions = resolve(
         flags=flags,
@@ -93,10 +101,16 @@ def explain(model: str | os.PathLike[str] | bytes, image: Any, target: Any = Non
     return load(model).explain(image, target, **options)
 
 
-def inspect(model: str | os.PathLike[str] | bytes, *, size: Size | None = None) -> Architecture:
+def inspect(
+    model: str | os.PathLike[str] | bytes, *, size: Size | None = None, task: TaskName | None = None
+) -> Architecture:
     """The architecture found in the graph of a model; every claim about it is checked numerically on a probe input."""
-    from gradskip_onnx.graph.architecture import read
-    from gradskip_onnx.graph.read.load import load as load_source
+    return read_file(model, size, task).architecture
 
-    source = load_source(model)
-    return read(source, size=size, outputs=read_metadata(source).forward_outputs).architecture
+
+def read_file(model: str | os.PathLike[str] | bytes, size: Size | None, task: TaskName | None) -> Reading:
+    """What `load` would find in a model; read anew."""
+    file = open_model_file(model)
+    sidecar = beside(file.unresolved_path)
+    hints = Hints(size, getattr(sidecar.preprocess, "size", None), task, (len(sidecar.labels),))
+    return read_model(file, hints)[1]

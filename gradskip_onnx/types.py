@@ -162,6 +162,7 @@ class Architecture:
     unmatched: tuple[Mismatch, ...] = ()
     position: Position | None = None
     patches_read: bool = True  # whether the score reads patches of the last block, and not only its special tokens
+    assumptions: tuple[str, ...] = ()  # what the file does not say and was taken for granted, or says wrongly
 
     @property
     def grid(self) -> Grid:

@@ -11,7 +11,7 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import ModelError, UnsupportedModelError
 from gradskip_onnx.graph.find.blocks import BlockMatch, find_blocks, link, measure
-from gradskip_onnx.graph.find.head import find_logits, possible_logits, reads_patches
+from gradskip_onnx.graph.find.head import NOTHING_TOLD, Told, find_scores, possible_logits, reads_patches
 from gradskip_onnx.graph.find.placement import prove_places
 from gradskip_onnx.graph.find.position import find_position
 from gradskip_onnx.graph.find.windowing import find_windows
@@ -23,6 +23,7 @@ from gradskip_onnx.graph.read.forward import fold, forward_graph, share_copies
 from gradskip_onnx.graph.read.image_input import ImageInput, find_image_input
 from gradskip_onnx.graph.read.upgrade import prove_upgrade
 from gradskip_onnx.graph.rewrite.lower import lower, needs_lowering, prove_lowering, refuse_hardware
+from gradskip_onnx.graph.rewrite.whole_softmax import make_softmax_whole, needs_whole_softmax
 from gradskip_onnx.types import Architecture, Array, ImageDims, Mismatch, Proof, Source, TensorFact
 
 from .index import Index, index
@@ -37,8 +38,17 @@ class Reading:
     graph: gs.Graph  # shared: take a copy before editing
 
 
-def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequence[str] | None = None) -> Reading:
-    """Find the transformer in a model; `size` is needed only where the file leaves the image size open."""
+def read(
+    source: Source,
+    *,
+    size: tuple[int, int] | None = None,
+    outputs: Sequence[str] | None = None,
+    told: Told = NOTHING_TOLD,
+) -> Reading:
+    """Find the transformer in a model; `size` is needed only where the file leaves the image size open.
+
+    `outputs` are the outputs to look at (None: all), `told` is what is known about the scores besides the file.
+    """
     graph = forward_graph(source.model, outputs, source.folder)
     image = find_image_input(graph, size)
     refuse_hardware(graph)
@@ -49,22 +59,24 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
     if not found:
         raise UnsupportedModelError("no-attention", _nothing_found(graph, unmatched), unmatched)
     dry_run = make_dry_run(partial_model(graph, source.folder), image, _claimed(graph, lookup, found))
-    facts, fixed_values = observe(dry_run, lookup.activations)
-    logits, task = find_logits(graph, lookup, facts, after=found[-1].skip.out)
-    model, values = dry_run.model.with_values(fixed_values), dry_run.values
+    observed = observe(dry_run, lookup.activations)
+    facts = observed.facts
+    scores = find_scores(graph, lookup, facts, after=found[-1].skip.out, told=told)
+    logits = scores.tensor
+    model, values = dry_run.model.with_values(observed.constants), dry_run.values
     _require_finite(values[logits], graph)
-    graph = fold(graph, fixed_values)  # they do not depend on the image, so all tensors named above stay
+    graph = fold(graph, observed.constants)  # they do not depend on the image, so all tensors named above stay
     blocks = [measure(f, i, lookup, facts, dry_run.shapes, image.batch or 1) for i, f in enumerate(found)]
     blocks = link(blocks, found, lookup, facts)
     queries = {block.index: entry.match.query for block, entry in zip(blocks, found, strict=True)}
     blocks, windowed = find_windows(model, blocks, queries, values)
     proofs += prove_upgrade(source, image, dry_run.size)
     for entry in found:
-        proofs += prove_attention(entry.match, lookup.node(entry.match.context), values)
+        proofs += prove_attention(entry.match, lookup, values)
         proofs += prove_stream([entry.skip, *entry.chain], values)
     blocks, placed = prove_places(model, blocks, [f.match.scores for f in found], values, dry_run)
     architecture = Architecture(
-        task=task,
+        task=scores.task,
         input=image.name,
         input_dims=ImageDims(image.channels, *dry_run.size),
         input_layout=image.layout,
@@ -75,17 +87,28 @@ def read(source: Source, *, size: tuple[int, int] | None = None, outputs: Sequen
         unmatched=tuple(unmatched),
         position=find_position(lookup, image.name, blocks[0], facts, dry_run.shapes),
         patches_read=reads_patches(graph, logits, blocks[-1], facts),
+        assumptions=_batch_note(observed.why_single) + scores.assumptions,
     )
     return Reading(architecture, facts, graph)
 
 
+def _batch_note(why_single: str) -> tuple[str, ...]:
+    if not why_single:
+        return ()
+    return (f"the file leaves the number of images open, but cannot run two: one at a time ({why_single})",)
+
+
 def _plain_operators(graph: gs.Graph, image: ImageInput, source: Source) -> tuple[gs.Graph, list[Proof]]:
-    """The graph with fused operators written out, and the proofs; a file without any costs no run."""
-    if not needs_lowering(graph):
-        return graph, []
-    fused = make_dry_run(partial_model(graph, source.folder), image)
-    lowered = lower(graph, fused.facts, source.opset["ai.onnx"])
-    return lowered.graph, prove_lowering(fused.model, lowered, image, fused.size)
+    """The graph with fused operators written out and no flattened softmax, and the proofs; else it costs no run."""
+    proofs: list[Proof] = []
+    if needs_lowering(graph):
+        fused = make_dry_run(partial_model(graph, source.folder), image)
+        lowered = lower(graph, fused.facts, source.opset["ai.onnx"])
+        graph, proofs = lowered.graph, prove_lowering(fused.model, lowered, image, fused.size)
+    if needs_whole_softmax(graph):
+        graph, whole = make_softmax_whole(graph, make_dry_run(partial_model(graph, source.folder), image))
+        proofs += whole
+    return graph, proofs
 
 
 def _nothing_found(graph: gs.Graph, unmatched: Sequence[Mismatch]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from gradskip_onnx.model_file.mapped_weights import weight_bytes
 from gradskip_onnx.model_file.metadata import read_metadata
 from gradskip_onnx.model_file.opening import ModelFile
 from gradskip_onnx.runtime.session import Session, import_runtime, open_bytes, open_session, provider_for
-from gradskip_onnx.types import Architecture, Array, Plan, Size, Source, TensorFact, Trace
+from gradskip_onnx.types import Architecture, Array, Plan, Size, Source, TaskName, TensorFact, Trace
 
 from .class_sharing import share_forward_pass
 from .run_plan import run_plan
@@ -223,36 +224,44 @@ def _batches(
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """Image sizes for a file that leaves its size open. Priority: user, metadata of the file, config.json."""
+class Hints:
+    """What is known besides the model file, by which the file is read.
 
-    user: Size | None
-    config: Size | None
+    Sizes count for a file that leaves its image size open. Priority: user, metadata of the file, config.json.
+    """
+
+    user_size: Size | None = None
+    config_size: Size | None = None
+    task: TaskName | None = None
+    class_names: tuple[int, ...] = ()  # how many names of classes the user and the files beside the model give
 
 
-def open_model(file: ModelFile, sizes: Sizes, cache: CacheFolder | None, settings: SessionSettings) -> OpenedModel:
+def open_model(file: ModelFile, hints: Hints, cache: CacheFolder | None, settings: SessionSettings) -> OpenedModel:
     """Open a model file; the facts about it come from the cache, or from reading the file."""
     import_runtime()  # takes a while, during which the file is hashed
     entries = open_model_cache(cache, file.sha256() if cache else "", None if file.path is None else file.path.name)
-    facts, read = entries.facts(as_plain(sizes)), partial(_read, file, sizes)
+    facts, read = entries.facts(as_plain(hints)), partial(read_model, file, hints)
     if facts is not None and _unchanged(facts, file):
         return OpenedModel(file, facts, read, entries, settings)
     whole = read()
     facts = _facts(*whole)
-    entries.keep_facts(as_plain(sizes), facts)
+    entries.keep_facts(as_plain(hints), facts)
     opened = OpenedModel(file, facts, read, entries, settings)
     opened._whole = whole
     return opened
 
 
-def _read(file: ModelFile, sizes: Sizes) -> tuple[Source, Reading]:
+def read_model(model: str | os.PathLike[str] | bytes | ModelFile, hints: Hints) -> tuple[Source, Reading]:
+    """Load a model and find the transformer in it."""
     from gradskip_onnx.graph.architecture import read
+    from gradskip_onnx.graph.find.head import Told
     from gradskip_onnx.graph.read.load import load
 
-    source = load(file)
+    source = load(model)
     metadata = read_metadata(source)
-    size = sizes.user or getattr(metadata.preprocess, "size", None) or sizes.config
-    return source, read(source, size=size, outputs=metadata.forward_outputs)
+    size = hints.user_size or getattr(metadata.preprocess, "size", None) or hints.config_size
+    told = Told(hints.task, (*hints.class_names, len(metadata.labels)))
+    return source, read(source, size=size, outputs=metadata.forward_outputs, told=told)
 
 
 def _unchanged(facts: ModelFacts, file: ModelFile) -> bool:

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from gradskip_onnx.cli.evaluation_options import LAYOUT_NAMES
 from gradskip_onnx.cli.main import COMMANDS
-from gradskip_onnx.cli.options import PRESET_NAMES
+from gradskip_onnx.cli.options import PRESET_NAMES, TASK_NAMES
 from gradskip_onnx.cli.study import STUDY_NAMES
 
 from gradskip_onnx.datasets import LAYOUTS
 from gradskip_onnx.evaluation.studies import STUDIES
 from gradskip_onnx.images.preprocess import PRESETS
+from gradskip_onnx.tasks import TASKS
 from tests.support.command_line import fails, run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -57,5 +58,6 @@ def test_help_on_options_is_elsewhere(words, name):
 def test_names_in_the_help_are_those_of_the_tables():
     """The command line repeats them, so that --help need not import the tables."""
     assert tuple(PRESETS) == PRESET_NAMES
+    assert tuple(TASKS) == TASK_NAMES
     assert tuple(LAYOUTS) == LAYOUT_NAMES
     assert tuple(STUDIES) == STUDY_NAMES

@@ -71,48 +71,70 @@ def make_dry_run(model: PartialModel, image: ImageInput, look: Iterable[str] = (
     )
 
 
-def observe(dry_run: DryRun, activations: Collection[str]) -> tuple[dict[str, TensorFact], dict[str, Array]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
     """Facts on every tensor, and the values of small constant ones.
 
     A dimension that follows the batch is None. Constant tensors, mostly shape arithmetic, depend neither on the image
     nor on the batch size.
     """
+
+    facts: Mapping[str, TensorFact]
+    constants: Mapping[str, Array]
+    why_single: str = ""  # why a second image fails in a file that leaves the batch open; its batch is then 1
+
+
+def observe(dry_run: DryRun, activations: Collection[str]) -> Observed:
+    """Run a model with one image and with two; a file that cannot run two counts as one for single images."""
     image = dry_run.image
     small = [
         name
         for name in dry_run.dtypes
         if name not in activations and prod(dry_run.shapes[name]) <= SMALL
     ]  # fmt: skip
-    runs = _twin_runs(dry_run, activations, small) or _runs(dry_run, dry_run.model, small)
+    runs, why_single = _twin_runs(dry_run, activations, small) or _runs(dry_run, dry_run.model, small)
     (single, first), (double, second) = runs[0], runs[-1]
     facts = {}
     for name, dtype in dry_run.dtypes.items():
         dims = tuple(a if a == b else None for a, b in zip(single[name], double[name], strict=True))
         facts[name] = TensorFact(dims, dtype)
-    facts[image.name] = TensorFact((image.batch, *image.dims(dry_run.size)), image.dtype)
-    constant = {name: first[name] for name in small if np.array_equal(first[name], second[name])}
-    return facts, constant
+    batch = 1 if why_single else image.batch
+    facts[image.name] = TensorFact((batch, *image.dims(dry_run.size)), image.dtype)
+    constants = {name: first[name] for name in small if np.array_equal(first[name], second[name])}
+    return Observed(facts, constants, why_single)
 
 
-def _twin_runs(
-    dry_run: DryRun, activations: Collection[str], small: Sequence[str]
-) -> list[tuple[Shapes, dict[str, Array]]] | None:
-    """`_runs` of the shape twin; None if it fails or its shapes are not those of the model."""
+Runs = list[tuple[Shapes, dict[str, Array]]]
+
+
+def _twin_runs(dry_run: DryRun, activations: Collection[str], small: Sequence[str]) -> tuple[Runs, str] | None:
+    """`_runs` of the shape twin; None if any fails or its shapes are not those of the model."""
     twin = shape_twin(dry_run.model, dry_run.shapes, activations)
     try:
-        runs = _runs(dry_run, twin, small)
+        runs, failure = _runs(dry_run, twin, small)
     except (InputError, ModelError):  # the caller runs the model itself, which raises the real error
         return None
-    return runs if runs[0][0] == dry_run.shapes else None
+    return (runs, "") if not failure and runs[0][0] == dry_run.shapes else None
 
 
-def _runs(dry_run: DryRun, model: PartialModel, small: Sequence[str]) -> list[tuple[Shapes, dict[str, Array]]]:
-    """Shapes of all tensors and values of `small` ones at batch sizes 1 and 2, or at the fixed batch size."""
+def _runs(dry_run: DryRun, model: PartialModel, small: Sequence[str]) -> tuple[Runs, str]:
+    """Shapes of all tensors and values of `small` ones at the fixed batch size, or with one image and with two.
+
+    Also returns why the run with two images fails, if it does.
+    """
     image, tensors = dry_run.image, list(dry_run.shapes)
     session = _with_shapes(model, tensors).open([*small, *(SHAPE + tensor for tensor in tensors)])
-    batches = [1, 2] if image.batch is None else [image.batch]
-    feeds = ({image.name: image.probe(dry_run.size, batch, seed=batch)} for batch in batches)
-    return [_run(session, tensors, small, feed) for feed in feeds]
+
+    def run(batch: int) -> tuple[Shapes, dict[str, Array]]:
+        return _run(session, tensors, small, {image.name: image.probe(dry_run.size, batch, seed=batch)})
+
+    runs = [run(image.batch or 1)]
+    if image.batch is None:
+        try:
+            runs.append(run(2))
+        except InputError as failure:
+            return runs, str(failure)
+    return runs, ""
 
 
 def _tensors(model: PartialModel) -> list[str]:

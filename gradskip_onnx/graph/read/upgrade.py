@@ -29,7 +29,8 @@ def upgrade(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     try:
         return version_converter.convert_version(model, OLDEST_OPSET)
     except (RuntimeError, ValueError) as failure:  # what onnx's C++ converter raises
-        raise _too_old(name, version, str(failure).strip().splitlines()[0][:120]) from failure
+        reason = str(failure).strip().splitlines()[0].rpartition("failed: ")[2]  # before it, a line of onnx's source
+        raise _too_old(name, version, reason[:120]) from failure
 
 
 def _version(model: onnx.ModelProto) -> int:

@@ -11,7 +11,7 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.prove.partial_model import PartialModel, partial_model
-from gradskip_onnx.graph.prove.proofs import difference, rounding
+from gradskip_onnx.graph.prove.proofs import GRID_STEPS, difference, rounding
 from gradskip_onnx.graph.read.image_input import ImageInput
 from gradskip_onnx.surgeon.node_writer import PREFIX, NodeWriter, replace_reads
 from gradskip_onnx.surgeon.sorting import sort_nodes
@@ -24,7 +24,6 @@ from .write import Write
 STANDARD = ("", "ai.onnx")
 WITNESS = "gradskip/witness/"
 HARDWARE = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
-GRID_STEPS = 1.01  # integer and float kernels may round to neighbouring steps of the output's grid
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -204,9 +204,13 @@ def unary(_node: Any, rows: Rows, _facts: Facts) -> InputRows | None:
 
 
 def broadcast(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
-    out = facts[node.outputs[0].name].dims
+    return _broadcast_rows(node.inputs, facts[node.outputs[0].name].dims, rows, facts)
+
+
+def _broadcast_rows(tensors: Iterable[Any], out: Dims, rows: Rows, facts: Facts) -> InputRows | None:
+    """The rows of each tensor that are read for `rows` of a result of shape `out` that all of them broadcast to."""
     read: InputRows = []
-    for tensor in node.inputs:
+    for tensor in tensors:
         dims = _dims(tensor, facts)
         if dims is None:
             return Refused
@@ -246,7 +250,7 @@ def matmul(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
 def gemm(node: Any, rows: Rows, facts: Facts) -> InputRows | None:
     if rows.axis != 0 or node.attrs.get("transA", 0):
         return Refused
-    added = broadcast(gs.Node("Add", inputs=node.inputs[2:], outputs=list(node.outputs)), rows, facts)
+    added = _broadcast_rows(node.inputs[2:], facts[node.outputs[0].name].dims, rows, facts)
     return Refused if added is None else [rows, None, *added]
 
 
