@@ -45,10 +45,10 @@ def run(work: Callable[[Job], Any], jobs: Sequence[Job], workers: int) -> Iterat
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Workers would wait for jobs for ever when the process that gives them out is killed, by whatever signal."""
     parent = parent_process()
 
