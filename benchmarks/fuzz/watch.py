@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -89,7 +89,7 @@ class Worker:
 
 def run(
     cases: Iterable[Case], scratch: Path, workers: int, seconds: float, serve: Serve = serve
-) -> Iterator[tuple[Case, dict[str, Any]]]:
+) -> Generator[tuple[Case, dict[str, Any]]]:
     """Each case with the facts of its verdict, in the order in which they end; `serve` is what workers do."""
     left = iter(cases)
     start = partial(Worker.start, serve, scratch)
@@ -106,7 +106,7 @@ def run(
 
 def _look(
     worker: Worker, team: list[Worker], left: Iterator[Case], start: Callable[[], Worker], seconds: float
-) -> Iterator[tuple[Case, dict[str, Any]]]:
+) -> Generator[tuple[Case, dict[str, Any]]]:
     """Take what a worker has to say, end it if it must be, and give it the next case."""
     word = worker.listen()
     fault, detail = ("crash", f"the process died, code {worker.process.exitcode}") if word == "crash" else ("", "")
