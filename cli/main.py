@@ -10,7 +10,16 @@ import click
 from gradskip_onnx.errors import GradskipError
 from gradskip_onnx.version import __version__
 
-INTERRUPTED = 130
+UNEXPECTED, INTERRUPTED = 1, 130
+TRACEBACK = "GRADSKIP_TRACEBACK"  # environment variable that stands for --traceback
+HINT = "this should not happen; `gradskip-onnx --traceback COMMAND ...` shows where, please report it"
+# What the machine lacks, and not the program.
+SHORT_OF: dict[type[BaseException], str] = {
+    MemoryError: "not enough memory; give a smaller model or image, or a smaller --batch-size",
+    RecursionError: "the input is nested too deeply",
+}
+
+LONGEST = 300  # characters of a message that was not written for users
 
 # name -> (module, what it does); a command's function has the name of its module
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -60,6 +69,13 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("error: interrupted", err=True)
             ctx.exit(INTERRUPTED)
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise  # click's own ways to end
+        except Exception as error:  # the last net: whatever nobody thought of is one line too
+            if ctx.params.get("traceback"):
+                raise
+            click.echo(f"error: {unexpected(error)}", err=True)
+            ctx.exit(UNEXPECTED)
 
 
 def one_line(error: Exception) -> str:
@@ -67,12 +83,20 @@ def one_line(error: Exception) -> str:
     return "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
 
 
+def unexpected(error: Exception) -> str:
+    """What to say of an error that is no `GradskipError`."""
+    known = next((text for kind, text in SHORT_OF.items() if isinstance(error, kind)), None)
+    return known or f"{type(error).__name__}: {one_line(error)[:LONGEST]}; {HINT}"
+
+
 @click.group(cls=Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--traceback", is_flag=True, envvar=TRACEBACK, help="Show the details of an unexpected error.")
 @click.version_option(__version__, prog_name="gradskip-onnx")
-def cli() -> None:
+def cli(traceback: bool) -> None:
     """Explain a vision transformer from its ONNX file alone.
 
-    Exit codes: 0 ok, 2 wrong input, 3 model not supported, 4 device missing, 5 a check failed, 6 some images failed.
+    Exit codes: 0 ok, 1 unexpected error, 2 wrong input, 3 model not supported, 4 device missing, 5 a check failed,
+    6 some images failed.
     """
 
 

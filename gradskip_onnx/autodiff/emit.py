@@ -48,6 +48,10 @@ class Emit:
             return Sym(self, tensor, numpy_type(tensor.dtype), tuple(tensor.shape))
         raise UnsupportedModelError("no-shape", f"the shape of {name!r} is not known; it was missing in the dry run")
 
+    def free_name(self, name: str) -> str:
+        """The name itself, or a new one if the graph has it."""
+        return self._nodes.free(name)
+
     def wrote(self, node: Any) -> bool:
         """Whether this object wrote the node; else it is a node of the file."""
         return node.outputs[0].name in self._outputs

@@ -18,7 +18,6 @@ from gradskip_onnx.autodiff.rulesets.choice import TRUE_GRADIENT, Rules
 from gradskip_onnx.autodiff.rulesets.gamma_rule import after_embedding
 from gradskip_onnx.autodiff.rulesets.table import GRADIENT
 from gradskip_onnx.autodiff.scores.seeds import Seed, logit, named_seed
-from gradskip_onnx.errors import InputError
 from gradskip_onnx.graph.architecture import Reading
 from gradskip_onnx.graph.read.assemble import assemble
 from gradskip_onnx.graph.rewrite.mix_before_enlarging import OPERATORS, mix_before_enlarging
@@ -82,8 +81,8 @@ def build_plan(
         gradients=added.gradients,
         readouts=added.readouts,
         relevances=added.relevances,
-        target_input=TARGET if TARGET in added.inputs else None,
-        region_input=REGION if REGION in added.inputs else None,
+        target_input=added.target,
+        region_input=added.region,
         target_output=added.chosen or None,
     )
 
@@ -120,6 +119,8 @@ class _Added:
     readouts: Mapping[str, str] = field(default_factory=dict)
     relevances: Mapping[str, str] = field(default_factory=dict)
     chosen: str = ""
+    target: str | None = None
+    region: str | None = None
 
 
 def _differentiate(
@@ -134,11 +135,13 @@ def _differentiate(
     emit = (RowEmit if rows else Emit)(graph, facts, opset["ai.onnx"])
     logits = emit.sym(architecture.logits)
     target = _input(emit, TARGET, TensorFact((None,), np.dtype(np.int64)))
-    inputs = {TARGET: np.full(1, AUTOMATIC, np.int64)}
+    inputs = {target.name: np.full(1, AUTOMATIC, np.int64)}
+    names = {"target": target.name}
     region = None
     if task_of(architecture).takes_region:
         region = _input(emit, REGION, TensorFact((None, *logits.dims[2:]), np.dtype(np.float32)))
-        inputs[REGION] = np.full((1, 1, 1), AUTOMATIC, np.float32)
+        names["region"] = region.name
+        inputs[region.name] = np.full((1, 1, 1), AUTOMATIC, np.float32)
     if isinstance(emit, RowEmit):
         target, region = emit.per_row(target), region and emit.per_row(region)
     seed, chosen = build_seed(emit, logits, target, region)
@@ -155,14 +158,13 @@ def _differentiate(
         readouts={name: sym.name for name, sym in readouts.items()},
         relevances={name: sym.name for name, sym in relevances.items()},
         chosen=chosen.name,
+        **names,
     )
 
 
 def _input(emit: Emit, name: str, fact: TensorFact) -> Sym:
-    """A new graph input; its default value is added when the graph is finished."""
-    if any(tensor.name == name for tensor in emit.graph.inputs):
-        raise InputError(f"the model already has an input called {name!r}; rename it first")
-    tensor = gs.Variable(name, fact.dtype, [None] * len(fact.dims))
+    """A new graph input, called otherwise where the file has the name; its default value is added at the end."""
+    tensor = gs.Variable(emit.free_name(name), fact.dtype, [None] * len(fact.dims))
     emit.graph.inputs.append(tensor)
     return Sym(emit, tensor, fact.dtype, fact.dims)
 

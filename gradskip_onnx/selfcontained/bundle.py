@@ -21,9 +21,10 @@ from onnx import helper
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.graph.architecture import Reading
 from gradskip_onnx.images.preprocess import Preprocess
-from gradskip_onnx.instrument.build_plan import build_plan
+from gradskip_onnx.instrument.build_plan import REGION, TARGET, build_plan
 from gradskip_onnx.model_file.mapped_weights import lies_elsewhere, weight_bytes
 from gradskip_onnx.model_file.metadata import FORMAT, KEY
+from gradskip_onnx.surgeon.node_writer import names_in
 from gradskip_onnx.types import Architecture, Needs, Plan, Source
 from gradskip_onnx.version import __version__
 
@@ -62,6 +63,7 @@ def assemble(
     needs = Needs(attention=every, tokens_in=every, tokens_out=every, tokens_out_gradients=every)
     # the forward graph of the source is kept unchanged
     plan = build_plan(source, reading, needs, keep=forward_outputs, simplify_forward=False)
+    _require_free_names(reading, plan)
     model = plan.model
     names = output_names(reading.architecture, plan)
     _guard(model, plan, names)
@@ -71,6 +73,15 @@ def assemble(
     described = _describe(reading, names)
     model.producer_name, model.producer_version = "gradskip-onnx", __version__
     return annotate(model, preprocess=preprocess, labels=labels, more={"forward_outputs": forward_outputs, **described})
+
+
+def _require_free_names(reading: Reading, plan: Plan) -> None:
+    """The inputs of the written file have fixed names, which programs rely on."""
+    taken = [TARGET] if plan.target_input not in (TARGET, None) else []
+    taken += [REGION] if plan.region_input not in (REGION, None) else []
+    taken += [EXPLAIN] if EXPLAIN in names_in(reading.graph) else []
+    if taken:
+        raise InputError(f"the model already has something called {taken[0]!r}; rename it first")
 
 
 def output_names(architecture: Architecture, plan: Plan) -> dict[str, dict[str, str]]:

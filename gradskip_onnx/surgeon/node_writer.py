@@ -12,8 +12,9 @@ PREFIX = "gradskip/"
 
 
 def names_in(graph: gs.Graph) -> set[str]:
-    """The names of all tensors and nodes; `graph.tensors()` lacks inputs that no node reads."""
-    tensors = {tensor.name for tensor in (*graph.tensors().values(), *graph.inputs)}
+    """The names of all tensors and nodes, also in bodies of If, Loop and Scan, which may not hide one outside."""
+    graphs = [graph, *graph.subgraphs(recursive=True)]
+    tensors = {name for each in graphs for name in each.tensors()}
     return tensors | {node.name for node in graph.nodes}
 
 
@@ -41,6 +42,13 @@ class NodeWriter:
         while not name or name in self.taken:
             self._number += 1
             name = f"{self.prefix}{kind}_{self._number}"
+        self.taken.add(name)
+        return name
+
+    def free(self, name: str) -> str:
+        """The name itself if nothing has it, else a new one that starts alike."""
+        if name in self.taken:
+            return self.name(name)
         self.taken.add(name)
         return name
 

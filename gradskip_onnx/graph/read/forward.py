@@ -19,6 +19,8 @@ from gradskip_onnx.surgeon.private_names import read_from, unread_proto
 from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Array
 
+from .names import name_apart
+
 
 def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, folder: Path | None = None) -> gs.Graph:
     """Import `model` as a new graph, reduced to what its outputs (or the ones named) depend on."""
@@ -37,9 +39,7 @@ def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, 
         graph.outputs = [tensor for tensor in graph.outputs if tensor.name in outputs]
     absorb_constants(graph)
     sort_nodes(graph.cleanup(remove_unused_graph_inputs=True))
-    unnamed = (node for node in graph.nodes if not node.name)
-    for number, node in enumerate(unnamed):
-        node.name = f"gradskip/{node.op}_{number}"  # messages must be able to point at every node
+    name_apart(graph)
     if not graph.inputs:
         raise UnsupportedModelError("no-image-input", "the outputs of the graph depend on none of its inputs")
     return graph

@@ -12,6 +12,7 @@ from gradskip_onnx.surgeon.opsets import OLDEST_OPSET
 from gradskip_onnx.types import Proof, Source
 
 from .image_input import ImageInput
+from .names import unescaped
 
 ALIASES = ("", "ai.onnx")
 
@@ -48,7 +49,7 @@ def prove_upgrade(source: Source, image: ImageInput, size: tuple[int, int]) -> l
     """Compare the outputs of the converted model with those of the file on disk, on a probe image."""
     if source.before_upgrade is None:
         return []
-    feeds = {image.name: image.probe(size, image.batch or 1)}
+    feeds = {unescaped(image.name): image.probe(size, image.batch or 1)}
     names = [output.name for output in source.before_upgrade.graph.output]
     before, after = (
         open_session(m, source.folder, "cpu").run(names, feeds) for m in (source.before_upgrade, source.model)

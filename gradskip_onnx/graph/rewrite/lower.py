@@ -55,7 +55,7 @@ def lower(graph: gs.Graph, facts: Mapping[str, TensorFact], opset: int) -> Lower
     nodes = NodeWriter(graph, opset)
     witnesses: dict[str, gs.Node] = {}
     for node in [node for node in graph.nodes if _key(node) in LOWERINGS]:
-        outputs = LOWERINGS[_key(node)](Write(nodes.under(f"{PREFIX}{node.name}/"), facts), node)
+        outputs = LOWERINGS[_key(node)](Write(nodes.under(f"{PREFIX}plain/{node.name}/"), facts), node)
         targets = list(node.outputs)
         node.outputs.clear()
         for position, tensor in enumerate(targets):
