@@ -16,6 +16,7 @@ from gradskip_onnx.errors import GradskipError, InputError
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import ImageMetric, Measured, Saliency, measure
+from gradskip_onnx.output.atomic import remove_leftovers
 from gradskip_onnx.pipeline.batch import in_batches
 from gradskip_onnx.pipeline.ledger import Ledger, key_of
 
@@ -25,6 +26,7 @@ from .evaluation import Evaluation, spread
 from .explain import explain_group
 from .forward import Forward
 from .metric_kinds import GroupMetric
+from .pictures import FOLDER as PICTURES
 from .pictures import Pictures, covered, shrunk
 from .records import NAME, case_document
 
@@ -49,6 +51,7 @@ class Run:
     @classmethod
     def open(cls, evaluation: Evaluation, folder: Path) -> Run:
         shown = {entry.id for entry in evaluation.shown}
+        remove_leftovers(folder / PICTURES)
         return cls(evaluation, folder, Ledger.open(folder / NAME), Pictures(folder), shown)
 
     def go(self, step: Step) -> None:
@@ -159,15 +162,13 @@ class Run:
     def _record(
         self, each: Prepared, method: MethodChoice, key: str, name: str, measured: Callable[[], list[dict[str, Any]]]
     ) -> None:
-        """One line; a failure is a result too."""
+        """One line; a failure is a result too, unless it is the line that cannot be written."""
         record: dict[str, Any] = {"key": key, "image": each.entry.id, "method": method.label, "measure": name}
-        if each.error:
-            self.ledger.append(record | {"error": each.error})
-            return
         try:
-            self.ledger.append(record | {"cases": measured(), "excluded": each.excluded})
+            record |= {"error": each.error} if each.error else {"cases": measured(), "excluded": each.excluded}
         except GradskipError as error:
-            self.ledger.append(record | {"error": str(error)})
+            record |= {"error": str(error)}
+        self.ledger.append(record)
 
     def _draw(self, mine: Sequence[tuple[Case, Explanation | GradskipError]], paths: Sequence[Path]) -> None:
         if not paths or not mine:
@@ -206,8 +207,11 @@ class Run:
         made = [each.timings for each in found if not isinstance(each, GradskipError)]
         seconds = sum(timings["run"] + timings["propagate"] for timings in made)
         line = {"model": self.evaluation.explainer.sha256, "method": method.label, "images": len(made)}
-        with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
+        try:
+            with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
+        except OSError as error:
+            raise InputError(f"output {self.folder / TIMES}: cannot be written ({error.strerror or error})") from None
 
 
 def _shared(each: Prepared, results: Mapping[str, Measured], failure: str) -> list[dict[str, Any]]:
