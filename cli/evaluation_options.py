@@ -55,6 +55,7 @@ def evaluation_options(folder: str) -> Callable[[Any], Any]:
         click.option("--reference", metavar="METHOD", help="The method others are compared to.  [default: the first]"),
         click.option("--resamples", type=click.IntRange(100, 1_000_000), default=2000, show_default=True,
                      help="Draws of the bootstrap."),
+        click.option("--force", is_flag=True, help="Replace the table and page of another model, data or settings."),
         click.option("--retry", is_flag=True, help="Measure again what failed in an earlier run."),
         preprocess_options,
         device_options,
@@ -133,6 +134,7 @@ def run(evaluation: Evaluation, terminal: Terminal, flags: dict[str, Any]) -> Re
             reference=flags["reference"],
             resamples=flags["resamples"],
             step=step,
+            force=flags["force"],
         )
 
 

@@ -18,6 +18,7 @@ Examples:
   gradskip-onnx explain model.onnx photo.jpg --target "tabby" --labels names.txt
   gradskip-onnx explain model.onnx photo.jpg --target top5 --json
   gradskip-onnx explain model.onnx 'photos/*.jpg' -o maps --preset half --batch-size 8
+  gradskip-onnx explain model.onnx ./ -o maps            every image of the working folder
   gradskip-onnx explain segformer.onnx street.png --target road --region 320,400
   gradskip-onnx explain model.onnx photo.jpg --alpha 0.7 -O gate=branch
 """

@@ -16,6 +16,7 @@ from gradskip_onnx.metrics.statistics import RESAMPLES
 from gradskip_onnx.output.atomic import write_whole
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.output.json_text import encode_json
+from gradskip_onnx.output.locks import locked
 from gradskip_onnx.types import EMPTY
 
 from .cases import TARGETS, resolve_labels
@@ -26,6 +27,7 @@ from .evaluation import Evaluation
 from .gather import Everything, gather
 from .page import Note, render
 from .run import Run
+from .run_folder import claim
 from .summary import Summary, summarise
 
 Step = Callable[[str], None]
@@ -97,21 +99,25 @@ def evaluate(
     reference: str | None = None,
     resamples: int = RESAMPLES,
     step: Step = lambda _: None,
+    force: bool = False,
 ) -> Report:
     """Measure what is missing in the folder and summarise; `reference` is a method label (default: the first).
 
-    `step(text)` is called `evaluation.steps` times, for a progress bar.
+    A folder of another model, data or settings is refused unless `force` is set, and so is one that another run is
+    using. `step(text)` is called `evaluation.steps` times, for a progress bar.
     """
     labels = [method.label for method in evaluation.methods]
     compared_to = reference or labels[0]
     if compared_to not in labels:
         raise InputError(f"reference {compared_to!r} is not among the methods: {', '.join(labels)}")
     Folder(folder).open()
-    run = Run.open(evaluation, folder)
-    run.go(step)
-    everything = gather(run.ledger, run.keys)
-    summary = summarise(evaluation, everything, folder, compared_to, resamples)
-    cost = prices(evaluation.explainer, evaluation.methods, evaluation.score, evaluation.method_metrics, run.ledger)
+    with locked(folder):
+        claim(evaluation, folder, force=force)
+        run = Run.open(evaluation, folder)
+        run.go(step)
+        everything = gather(run.ledger, run.keys)
+        summary = summarise(evaluation, everything, folder, compared_to, resamples)
+        cost = prices(evaluation.explainer, evaluation.methods, evaluation.score, evaluation.method_metrics, run.ledger)
     document = as_document(evaluation, summary, cost)
     return Report(evaluation, summary, cost, everything, document, run)
 
@@ -135,8 +141,9 @@ def write(report: Report, *, title: str, command: str = "", findings: Findings |
     }
     paths = [report.run.folder / name for name in contents]
     try:
-        for path, content in zip(paths, contents.values(), strict=True):
-            write_whole(path, content)
+        with locked(report.run.folder):
+            for path, content in zip(paths, contents.values(), strict=True):
+                write_whole(path, content)
     except OSError as error:
         raise InputError(f"output {report.run.folder}: cannot be written ({error.strerror or error})") from None
     return tuple(paths)

@@ -34,7 +34,7 @@ class Pictures:
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=QUALITY)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(exist_ok=True)  # the folder itself is there, or was taken away
             write_whole(path, buffer.getvalue())
         except OSError as error:
             raise InputError(f"output {path}: cannot be written ({error.strerror or error})") from None

@@ -16,6 +16,7 @@ from gradskip_onnx.errors import GradskipError, InputError
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import ImageMetric, Measured, Saliency, measure
+from gradskip_onnx.output.atomic import remove_leftovers
 from gradskip_onnx.pipeline.batch import in_batches
 from gradskip_onnx.pipeline.ledger import Ledger, key_of
 
@@ -25,6 +26,7 @@ from .evaluation import Evaluation, spread
 from .explain import explain_group
 from .forward import Forward
 from .metric_kinds import GroupMetric
+from .pictures import FOLDER as PICTURES
 from .pictures import Pictures, map_thumbnail, thumbnail
 from .records import NAME, case_document
 
@@ -49,6 +51,7 @@ class Run:
     @classmethod
     def open(cls, evaluation: Evaluation, folder: Path) -> Run:
         shown = {entry.id for entry in evaluation.shown}
+        remove_leftovers(folder / PICTURES)
         return cls(evaluation, folder, Ledger.open(folder / NAME), Pictures(folder), shown)
 
     def go(self, step: Step) -> None:
@@ -162,15 +165,13 @@ class Run:
     def _record(
         self, item: PreparedEntry, method: MethodChoice, key: str, name: str, work: Callable[[], list[dict[str, Any]]]
     ) -> None:
-        """Append the result of `work` to the ledger, or the error it raises."""
+        """Append the result of `work`, or the error it raises, to the ledger; a line that cannot be written raises."""
         record: dict[str, Any] = {"key": key, "image": item.entry.id, "method": method.label, "measure": name}
-        if item.error:
-            self.ledger.append(record | {"error": item.error})
-            return
         try:
-            self.ledger.append(record | {"cases": work(), "excluded": item.excluded})
+            record |= {"error": item.error} if item.error else {"cases": work(), "excluded": item.excluded}
         except GradskipError as error:
-            self.ledger.append(record | {"error": str(error)})
+            record |= {"error": str(error)}
+        self.ledger.append(record)
 
     def _draw(self, explained: Sequence[tuple[Case, Explanation | GradskipError]], paths: Sequence[Path]) -> None:
         """Save the thumbnail and the map of the first case of an image."""
@@ -212,8 +213,11 @@ class Run:
         timings = [result.timings for result in found if not isinstance(result, GradskipError)]
         seconds = sum(timing["run"] + timing["propagate"] for timing in timings)
         line = {"model": self.evaluation.explainer.sha256, "method": method.label, "images": len(timings)}
-        with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
+        try:
+            with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
+        except OSError as error:
+            raise InputError(f"output {self.folder / TIMES}: cannot be written ({error.strerror or error})") from None
 
 
 def _group_records(item: PreparedEntry, results: Mapping[str, Measured], failure: str) -> list[dict[str, Any]]:

@@ -156,10 +156,10 @@ def _seconds(folder: Path, model: str, methods: Sequence[str]) -> dict[str, floa
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             entry = json.loads(line)
-        except ValueError:
+            if entry["model"] == model and entry["images"]:
+                total = totals.setdefault(entry["method"], [0.0, 0.0])  # seconds, images
+                total[0] += entry["seconds"]
+                total[1] += entry["images"]
+        except (ValueError, KeyError, TypeError):
             continue  # incomplete: the run was stopped
-        if entry["model"] == model and entry["images"]:
-            total = totals.setdefault(entry["method"], [0.0, 0.0])  # seconds, images
-            total[0] += entry["seconds"]
-            total[1] += entry["images"]
     return {method: totals[method][0] / totals[method][1] for method in methods if method in totals}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gradskip_onnx.errors import InputError
 
-from .atomic import temporary_name, write_whole
+from .atomic import remove_leftovers, temporary_name, write_whole
 
 MAX_STEM = 150  # file systems take names of 255 bytes; a class name and a suffix must fit too
 SUFFIXES = (".png", ".npy", ".json")  # of each stem; the JSON is last: where it exists, the others are complete
@@ -49,6 +49,7 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
             probe.touch(exist_ok=False)
             probe.unlink()
+            remove_leftovers(self.path)
         except OSError as error:
             raise InputError(f"output {self.path}: cannot be written to ({error.strerror or error})") from None
 
@@ -67,12 +68,16 @@ class Folder:
         written: list[Path] = []
         try:
             for path in self._files(stem):
-                write_whole(path, contents[path.suffix])
+                write_whole(path, contents[path.suffix], replace=self.force)
                 written.append(path)
         except OSError as error:
             if not self.force:
                 for path in written:
                     path.unlink(missing_ok=True)
+            if isinstance(error, FileExistsError):  # it was not there when it was claimed
+                raise InputError(
+                    f"output {self.path / stem}: another run has just written files of this name"
+                ) from None
             raise InputError(f"output {self.path / stem}: cannot be written ({error.strerror or error})") from None
         return tuple(written)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.output.json_text import encode_json
+from gradskip_onnx.untrusted_files import open_regular
 
 FORMAT = 1
 
@@ -51,8 +53,8 @@ class Ledger:
         try:
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
             try:
-                while line:  # os.write may write only a part, as on a full disk
-                    line = line[os.write(handle, line) :]
+                start = os.fstat(handle).st_size
+                _write_all(handle, line, start)
             finally:
                 os.close(handle)
         except OSError as error:
@@ -70,23 +72,37 @@ class Ledger:
         """Yield the records of the file, one at a time."""
         if not self.path.exists():
             return
-        with self.path.open(encoding="utf-8") as stream:
-            for number, line in enumerate(stream, 1):
-                yield self._record(number, line)
+        try:
+            with open_regular(self.path) as stream:
+                for number, line in enumerate(stream, 1):
+                    yield self._record(number, line)
+        except OSError as error:
+            raise InputError(f"output {self.path}: cannot be read ({error.strerror or error})") from None
 
-    def _record(self, number: int, line: str) -> dict[str, Any]:
+    def _record(self, number: int, line: bytes) -> dict[str, Any]:
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict) or not isinstance(record.get("key"), str) or record.get("format") != FORMAT:
             raise InputError(f"{self.path}: line {number} is not a result of this program; move the file away")
         return record
 
 
+def _write_all(handle: int, line: bytes, start: int) -> None:
+    """Write a line at the end of a file, or nothing: where it does not fit, as on a full disk, it is cut off again."""
+    try:
+        while line:  # os.write may write only a part
+            line = line[os.write(handle, line) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, start)
+        raise
+
+
 def _drop_incomplete_line(path: Path) -> None:
     """Cut the file after its last line break."""
-    if not path.exists():
+    if not path.is_file():  # what else it may be, `records` finds out
         return
     try:
         with path.open("rb+") as stream:

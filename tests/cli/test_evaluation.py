@@ -36,7 +36,8 @@ def test_a_table_and_three_files(place, tmp_path):
     for text in ("gradskip[gamma=0.9]", "insertion-deletion[steps=3] ↑", "GFLOPs", "minus gradskip", "1 + 1"):
         assert text in found.stdout
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "pictures", "report.html", "results.csv", "results.json", "results.jsonl", "timings.jsonl",
+        ".gradskip-lock", "evaluation.json", "pictures", "report.html",
+        "results.csv", "results.json", "results.jsonl", "timings.jsonl",
     ]  # fmt: skip
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("data:image/jpeg;base64,") == 2 * (1 + 3)

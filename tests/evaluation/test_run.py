@@ -30,11 +30,21 @@ def model():
     return explainer()
 
 
-def run(model, data: Path, folder: Path, *, methods=("gradskip", "rollout"), metrics=None, limit=None, **settings):
+def run(
+    model,
+    data: Path,
+    folder: Path,
+    *,
+    methods=("gradskip", "rollout"),
+    metrics=None,
+    limit=None,
+    force=False,
+    **settings,
+):
     chosen = metrics or [choose_metric("insertion-deletion", steps=STEPS, substrate="random")]
     dataset = Selection(limit=limit).of(load(str(data)))
     evaluation, _ = set_up(model, dataset, [choose_method(name) for name in methods], chosen, **settings)
-    return evaluate(evaluation, folder, resamples=100)
+    return evaluate(evaluation, folder, resamples=100, force=force)
 
 
 @pytest.fixture
@@ -154,7 +164,7 @@ def test_a_changed_image_or_option_is_measured_again(model, tmp_path, asked):
     run(model, data, tmp_path / "out", methods=("rollout",))
     assert sum(asked) == 2 + (2 * STEPS - 1)  # the group is read, one image is measured
     asked.clear()
-    run(model, data, tmp_path / "out", methods=("rollout",), target="label")
+    run(model, data, tmp_path / "out", methods=("rollout",), target="label", force=True)
     assert sum(asked) == 2 + 2 * (2 * STEPS - 1)
 
 

@@ -147,14 +147,15 @@ def test_read_only_output_is_found_before_the_work(tmp_path, monkeypatch):
 
 
 def test_a_failure_half_way_leaves_nothing(tmp_path, monkeypatch):
-    replace = os.replace
+    for name in ("link", "replace"):
+        original = getattr(os, name)
 
-    def full(source, target):
-        if str(target).endswith(".json"):
-            raise OSError(28, "No space left on device")
-        replace(source, target)
+        def full(source, target, original=original):
+            if str(target).endswith(".json"):
+                raise OSError(28, "No space left on device")
+            original(source, target)
 
-    monkeypatch.setattr(os, "replace", full)
+        monkeypatch.setattr(os, name, full)
     with pytest.raises(InputError, match="No space left"):
         write(Folder(tmp_path))
     assert list(tmp_path.iterdir()) == []
