@@ -73,7 +73,7 @@ def _raw(module: nn.Module, images: Tensor, form: Form, path: Path) -> None:
 
 
 EXPORTERS: dict[str, Exporter] = {
-    "ts": Exporter(range(13, 21), _torchscript),
+    "ts": Exporter(range(7, 21), _torchscript),
     "dynamo": Exporter(range(18, NEWEST + 1), _dynamo),
     "raw": Exporter(range(18, NEWEST + 1), _raw),  # dynamo with its optimiser off
 }

@@ -186,6 +186,7 @@ ROWS: tuple[Family, ...] = (
     _timm("vit_layer_scale", "timm ViT LayerScale", vit(init_values=1e-5)),
     _timm("vit_attention_pool", "timm ViT attention-pool head", vit(global_pool="map", class_token=False), pools=1),
     _timm("vit_no_cls", "timm ViT no CLS", vit(global_pool="avg", class_token=False)),
+    _timm("vit_quick_gelu", "timm ViT no CLS", vit(global_pool="avg", class_token=False, act_layer="quick_gelu")),
     _timm("deit", "DeiT", timm("deit_tiny_patch16_224", img_size=WIDE, **SMALL)),
     _timm("deit_distilled", "DeiT-distilled", timm("deit_tiny_distilled_patch16_224", img_size=WIDE, **SMALL)),
     _timm("deit3", "DeiT-3", timm("deit3_small_patch16_224", img_size=WIDE, **SMALL)),

@@ -82,8 +82,18 @@ def test_every_post_processing_meets_enough_families():
         assert any(file.post == post for file in FILES.values() if file.name in CI), post
 
 
-def test_fixed_batches_and_free_sizes_are_there():
-    assert sum(not file.form.free_batch for file in FILES.values()) >= 6
+def test_fixed_batches_come_at_every_level_of_optimisation():
+    fixed = [file for file in FILES.values() if not file.form.free_batch]
+    for level in (None, "ort_basic", "ort_extended", "ort_all"):
+        assert len({file.family for file in fixed if file.post == level}) >= 6
+        assert level is None or any(file.post == level for file in fixed if file.name in CI)
+
+
+def test_old_opsets_are_in_the_slice():
+    assert {file.form.opset for file in FILES.values() if file.name in CI} >= set(range(7, 14))
+
+
+def test_free_sizes_are_there():
     free = [file for file in FILES.values() if file.form.free_size]
     assert len(free) >= 6
     assert all(FAMILIES[file.family].other for file in free)
