@@ -13,12 +13,11 @@ import numpy as np
 
 from gradskip_onnx.cache.folder import DIGEST, ENDING
 
-from .case import EXPLAIN, Expect, Mutator, Scene, Trial, pick
+from .case import CACHE, EXPLAIN, Expect, Mutator, Scene, Trial, pick
 from .model_table import write
 from .seeds import model_bytes
 from .settings import nested, raw_json
 
-CACHE = "cache"  # folder beside the model; the worker sets GRADSKIP_CACHE to it
 ROWS: dict[str, Mutator] = {}
 Draw = np.random.Generator
 ODD: tuple[Any, ...] = (

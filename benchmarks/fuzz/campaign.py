@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,23 +27,24 @@ Record = dict[str, Any]
 
 def campaign(
     cases: Sequence[Case], folder: Path, *, workers: int = 2, seconds: float = SECONDS, retry: bool = False
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
     """Make the cases that the ledger of the folder lacks, with `retry` also those that were faults; yield each."""
     folder.mkdir(parents=True, exist_ok=True)
     ledger = Ledger.open(folder / LEDGER)
     left = [case for case in cases if ledger.lacks(case.key, retry=retry)]
-    with TemporaryDirectory(prefix="fuzz-") as place:
-        scratch = Path(place)
-        with closing(run(left, scratch, min(workers, len(left)), seconds)) as results:  # ends the workers
+    try:
+        with TemporaryDirectory(prefix="fuzz-") as place, closing(run(left, Path(place), workers, seconds)) as results:
             for case, facts in results:
                 record = _record(case, facts)
+                made = folder_of(Path(place), case)
                 if "error" in record:
-                    _keep(folder_of(scratch, case), folder_of(folder / FILES, case))
-                shutil.rmtree(folder_of(scratch, case), ignore_errors=True)
+                    _keep(made, folder_of(folder / FILES, case))
+                shutil.rmtree(made, ignore_errors=True)
                 ledger.append(record)
                 yield record
-    faults = (encode_json(record, indent=None) for record in latest(folder).values() if "error" in record)
-    write_whole(folder / FAULTS, b"".join(faults))
+    finally:  # also of a run that is stopped
+        faults = (encode_json(record, indent=None) for record in latest(folder).values() if "error" in record)
+        write_whole(folder / FAULTS, b"".join(faults))
 
 
 def latest(folder: Path) -> dict[str, Record]:

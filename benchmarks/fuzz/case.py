@@ -15,6 +15,7 @@ T = TypeVar("T")
 Expect = Literal["any", "same", "changed"]  # of an answer, beside the reference: nothing, equal, another hash
 
 MODEL, IMAGE, OUTPUT = "model.onnx", "image.png", "out"
+CACHE = "cache"  # folder of the case that serves as the cache
 SETTINGS = ("--preset", "half", "--crop", "1", "--threads", "1", "--json", "-o", OUTPUT)
 EXPLAIN = ("explain", MODEL, IMAGE, *SETTINGS)
 

@@ -17,12 +17,11 @@ from typing import IO, Any
 import numpy as np
 from click.testing import CliRunner
 
-from .case import Answer, Outcome, Trial
+from .case import CACHE, Answer, Outcome, Trial
 from .judge import place_of
 
 LAST = 1500  # characters of a traceback worth keeping: the end says what happened
 QUIET = 4  # ONNX Runtime: fatal errors only
-CACHE = "cache"  # folder of the case that serves as the cache
 
 
 @dataclass(frozen=True, slots=True)

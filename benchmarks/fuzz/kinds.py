@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from . import cache_entries, images, settings
-from . import model_bombs as _bombs  # noqa: F401 (these five add their rows to the table of models)
-from . import model_names as _names  # noqa: F401
-from . import model_same as _same  # noqa: F401
-from . import model_structure as _structure  # noqa: F401
-from . import model_table as models
-from . import model_tensors as _tensors  # noqa: F401
+from . import (
+    cache_entries,
+    images,
+    model_bombs,
+    model_names,
+    model_same,
+    model_structure,
+    model_table,
+    model_tensors,
+    settings,
+)
 from .case import Case, Mutator
+
+MODEL_ROWS = (model_bombs, model_names, model_same, model_structure, model_tensors)  # each adds to the table of models
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {
-    "models": Kind(models.ROWS, 1.0),
+    "models": Kind(model_table.ROWS, 1.0),
     "images": Kind(images.ROWS, 0.1),
     "settings": Kind(settings.ROWS, 0.1),
     "cache": Kind(cache_entries.ROWS, 0.05),

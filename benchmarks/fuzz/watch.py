@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,12 +88,12 @@ class Worker:
 
 
 def run(
-    cases: Iterable[Case], scratch: Path, workers: int, seconds: float, serve: Serve = serve
-) -> Generator[tuple[Case, dict[str, Any]]]:
+    cases: Sequence[Case], scratch: Path, workers: int, seconds: float, serve: Serve = serve
+) -> Generator[tuple[Case, dict[str, Any]], None, None]:
     """Each case with the facts of its verdict, in the order in which they end; `serve` is what workers do."""
-    left = iter(cases)
     start = partial(Worker.start, serve, scratch)
-    team = [start() for _ in range(workers)]
+    left = iter(cases)
+    team = [start() for _ in range(min(workers, len(cases)))]
     try:
         while team:
             wait([worker.line for worker in team], TICK)
@@ -106,7 +106,7 @@ def run(
 
 def _look(
     worker: Worker, team: list[Worker], left: Iterator[Case], start: Callable[[], Worker], seconds: float
-) -> Generator[tuple[Case, dict[str, Any]]]:
+) -> Iterator[tuple[Case, dict[str, Any]]]:
     """Take what a worker has to say, end it if it must be, and give it the next case."""
     word = worker.listen()
     fault, detail = ("crash", f"the process died, code {worker.process.exitcode}") if word == "crash" else ("", "")
