@@ -29,7 +29,7 @@ def upgrade(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         raise _too_old(name, version, "its weights are in a separate file")
     try:
         return version_converter.convert_version(model, OLDEST_OPSET)
-    except (RuntimeError, ValueError) as failure:  # what onnx's C++ converter raises
+    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as failure:  # of onnx's C++ converter
         raise _too_old(name, version, str(failure).strip().splitlines()[0][:120]) from failure
 
 
