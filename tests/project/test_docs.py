@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import gradskip_onnx
+from gradskip_onnx import limits
 from gradskip_onnx.cache import folder
 from gradskip_onnx.datasets import boxes, medmnist
 from gradskip_onnx.images import labels, preprocess, read
@@ -95,6 +96,13 @@ LIMITS = {
         "gradskip_onnx/cache/folder.py"
     ),
 }
+
+
+@pytest.mark.parametrize("limit", [limit for limit in vars(limits).values() if isinstance(limit, limits.Limit)])
+def test_limits_that_can_be_raised_are_listed(limit: limits.Limit):
+    row = f"| {limit.default:,} {limit.unit} (`{limit.variable}`) | `gradskip_onnx/limits.py` |"
+
+    assert row in page("SECURITY.md")
 
 
 @pytest.mark.parametrize(("limit", "file"), LIMITS.items())
