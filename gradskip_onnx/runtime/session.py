@@ -133,7 +133,10 @@ def open_bytes(
     if providers == [CPU]:
         for place in places:
             weights.append(ort.OrtValue.ortvalue_from_numpy(place.array(folder)))
-            options.add_initializer(place.name, weights[-1])  # read in place; external initializers are copied
+            try:
+                options.add_initializer(place.name, weights[-1])  # read in place; external initializers are copied
+            except RuntimeError as failure:
+                raise ModelError(f"tensor {place.name!r} is stored twice") from failure
     try:
         handle = ort.InferenceSession(model, options, providers=providers)
     except _runtime_errors() as failure:

@@ -93,3 +93,30 @@ def test_output_is_checked_before_the_model_is_read(tmp_path):
 @pytest.mark.parametrize(("name", "code", "texts"), [row for row in BAD_MODELS if row[0] != "four.onnx"])
 def test_inspect_bad_models(place, name, code, texts):
     fails(run("inspect", place / name), code, *texts)
+
+
+UNFORESEEN = [
+    (KeyError("\x1b[31mnode"), ["KeyError", "--traceback"]),
+    (MemoryError(), ["not enough memory"]),
+    (RecursionError("maximum recursion depth exceeded"), ["nested too deeply"]),
+]
+
+
+@pytest.mark.parametrize(("error", "texts"), UNFORESEEN, ids=lambda entry: type(entry).__name__)
+def test_the_last_net_turns_any_exception_into_one_line(place, monkeypatch, error, texts):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("gradskip_onnx.graph.read.load.load", fail)
+    fails(run("inspect", place / "vit.onnx"), 1, *texts)
+    assert type(run("--traceback", "inspect", place / "vit.onnx").exception) is type(error)
+    monkeypatch.setenv("GRADSKIP_TRACEBACK", "1")
+    assert type(run("inspect", place / "vit.onnx").exception) is type(error)
+
+
+def test_the_last_net_lets_interruptions_through(place, monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gradskip_onnx.graph.read.load.load", interrupted)
+    fails(run("inspect", place / "vit.onnx"), 130, "interrupted")

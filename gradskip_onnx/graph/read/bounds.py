@@ -15,7 +15,9 @@ STANDARD = ("", "ai.onnx")
 
 
 def check_bounds(model: onnx.ModelProto, name: str) -> None:
-    """Refuse a model of too many nodes, functions written out, and functions that cannot be written out."""
+    """Refuse a model with names that are no text, of too many nodes, or whose functions cannot be written out."""
+    if not all(isinstance(text, str) for text in _texts(model)):  # protobuf gives what it cannot decode as bytes
+        raise ModelError(f"{name}: a name in the graph is not UTF-8; is the file damaged?")
     functions = {}
     for function in model.functions:
         key = _key(function.domain, function.name, function.overload)
@@ -37,6 +39,18 @@ def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         for attribute in node.attribute:
             for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
                 yield from every_node(body.node)
+
+
+def _texts(model: onnx.ModelProto) -> Iterator[str]:
+    """Every name that is looked up."""
+    graph = model.graph
+    for entry in (*graph.initializer, *graph.input, *graph.output, *graph.value_info, *model.functions):
+        yield entry.name
+    yield from (entry.domain for entry in (*model.opset_import, *model.functions))
+    bodies = (graph.node, *(function.node for function in model.functions))
+    for node in (node for body in bodies for node in every_node(body)):
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _key(domain: str, name: str, overload: str) -> Key:

@@ -38,7 +38,8 @@ def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, 
     if outputs is not None:
         graph.outputs = [tensor for tensor in graph.outputs if tensor.name in outputs]
     absorb_constants(graph)
-    sort_nodes(graph.cleanup(remove_unused_graph_inputs=True))
+    # not in bodies: a Loop hands its body a number and a condition, whether they are read or not
+    sort_nodes(graph.cleanup(remove_unused_graph_inputs=True, recurse_subgraphs=False))
     name_apart(graph)
     if not graph.inputs:
         raise UnsupportedModelError("no-image-input", "the outputs of the graph depend on none of its inputs")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from math import prod
 from pathlib import Path, PurePosixPath
 
@@ -29,11 +28,10 @@ def load(model: str | os.PathLike[str] | bytes | ModelFile) -> Source:
     file = model if isinstance(model, ModelFile) else open_model_file(model)
     name, folder = file.name, file.folder
     light = _without_weights(file)
-    with readable_text(name):
-        proto = _parse(light, name)
-        check_bounds(proto, name)
-        others = tuple(path for path in _external_files(proto, folder, name) if path != file.path)
-        require_accepted(file, light, proto)
+    proto = _parse(light, name)
+    check_bounds(proto, name)
+    others = tuple(path for path in _external_files(proto, folder, name) if path != file.path)
+    require_accepted(file, light, proto)
     _fetch_small(proto, folder)
     newer = None
     if too_old(proto):  # the converter needs the weights
@@ -56,17 +54,6 @@ def _without_weights(file: ModelFile) -> bytes:
     """The bytes of the model; large weights of a file become references to their place in it."""
     light = skeleton(file.data, file.path.name) if file.path else None
     return file.data.tobytes() if light is None else light
-
-
-@contextmanager
-def readable_text(name: str) -> Iterator[None]:
-    """Names must be UTF-8; protobuf finds out when one is read."""
-    try:
-        yield
-    except UnicodeDecodeError as broken:
-        raise ModelError(
-            f"{name}: a name or text in the graph is not UTF-8 ({broken.reason}); is it damaged?"
-        ) from broken
 
 
 def _parse(data: bytes, name: str) -> onnx.ModelProto:

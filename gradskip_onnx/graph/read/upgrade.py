@@ -29,7 +29,7 @@ def upgrade(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         raise _too_old(name, version, "its weights are in a separate file")
     try:
         return version_converter.convert_version(model, OLDEST_OPSET)
-    except (RuntimeError, ValueError) as failure:  # what onnx's C++ converter raises
+    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as failure:  # of onnx's C++ converter
         reason = str(failure).strip().splitlines()[0].rpartition("failed: ")[2]  # before it, a line of onnx's source
         raise _too_old(name, version, reason[:120]) from failure
 

@@ -61,7 +61,7 @@ def shorten(
     walk = _walk(write, sequence, entrance, facts)
     make_scores_output(graph, architecture, facts)
     follow(walk, list(graph.nodes))
-    sort_nodes(graph.cleanup(remove_unused_graph_inputs=True))
+    sort_nodes(graph.cleanup(remove_unused_graph_inputs=True, recurse_subgraphs=False))
     _refuse_bypass(graph, entrance)
     model = finish(graph)
     patches = np.ones(walk.scale.tokens, bool)

@@ -102,7 +102,7 @@ class _MaskedModel:
         for block in architecture.blocks:
             _add_mask_input(graph, tensors[block.attention], facts)
         make_scores_output(graph, architecture, facts)
-        sort_nodes(graph.cleanup(remove_unused_graph_inputs=True))
+        sort_nodes(graph.cleanup(remove_unused_graph_inputs=True, recurse_subgraphs=False))
         session = open_session(finish(graph), folder, "cpu", optimise=False)
         return cls(session, architecture, facts, {tensor.name for tensor in graph.inputs})
 
