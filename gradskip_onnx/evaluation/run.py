@@ -18,7 +18,7 @@ from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import ImageMetric, Measured, Saliency, measure
 from gradskip_onnx.output.atomic import remove_leftovers
 from gradskip_onnx.pipeline.batch import in_batches
-from gradskip_onnx.pipeline.ledger import Ledger, key_of
+from gradskip_onnx.pipeline.ledger import Ledger, append_line, key_of
 
 from .cases import Case, Prepared, prepare_group
 from .choices import Measurement
@@ -207,11 +207,7 @@ class Run:
         made = [each.timings for each in found if not isinstance(each, GradskipError)]
         seconds = sum(timings["run"] + timings["propagate"] for timings in made)
         line = {"model": self.evaluation.explainer.sha256, "method": method.label, "images": len(made)}
-        try:
-            with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
-        except OSError as error:
-            raise InputError(f"output {self.folder / TIMES}: cannot be written ({error.strerror or error})") from None
+        append_line(self.folder / TIMES, json.dumps(line | {"seconds": round(seconds, 4)}).encode() + b"\n")
 
 
 def _shared(each: Prepared, results: Mapping[str, Measured], failure: str) -> list[dict[str, Any]]:
