@@ -27,6 +27,8 @@ def cache(clear: bool) -> None:
     if found is None:
         click.echo("nothing is kept: GRADSKIP_CACHE is off")
         return
+    if reason := found.distrust():
+        click.echo(f"warning: {reason}", err=True)
     if clear:
         click.echo(f"{found.clear()} entries removed from {found.folder}")
         return

@@ -18,7 +18,7 @@ from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import ImageMetric, Measured, Saliency, measure
 from gradskip_onnx.output.atomic import remove_leftovers
 from gradskip_onnx.pipeline.batch import in_batches
-from gradskip_onnx.pipeline.ledger import Ledger, key_of
+from gradskip_onnx.pipeline.ledger import Ledger, append_line, key_of
 
 from .cases import Case, PreparedEntry, prepare_group
 from .choices import Measurement
@@ -213,11 +213,7 @@ class Run:
         timings = [result.timings for result in found if not isinstance(result, GradskipError)]
         seconds = sum(timing["run"] + timing["propagate"] for timing in timings)
         line = {"model": self.evaluation.explainer.sha256, "method": method.label, "images": len(timings)}
-        try:
-            with (self.folder / TIMES).open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(line | {"seconds": round(seconds, 4)}) + "\n")
-        except OSError as error:
-            raise InputError(f"output {self.folder / TIMES}: cannot be written ({error.strerror or error})") from None
+        append_line(self.folder / TIMES, json.dumps(line | {"seconds": round(seconds, 4)}).encode() + b"\n")
 
 
 def _group_records(item: PreparedEntry, results: Mapping[str, Measured], failure: str) -> list[dict[str, Any]]:

@@ -153,7 +153,7 @@ def _seconds(folder: Path, model: str, methods: Sequence[str]) -> dict[str, floa
     """Mean seconds per map, over all runs into the folder."""
     totals: dict[str, list[float]] = {}
     path = folder / TIMES
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
         try:
             entry = json.loads(line)
             if entry["model"] == model and entry["images"]:

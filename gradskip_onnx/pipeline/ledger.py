@@ -16,6 +16,8 @@ from gradskip_onnx.output.json_text import encode_json
 from gradskip_onnx.untrusted_files import open_regular
 
 FORMAT = 1
+# A pipe in place of the file must not make us wait for its reader; Windows must be told that bytes are meant.
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def key_of(facts: Mapping[str, Any]) -> str:
@@ -49,16 +51,7 @@ class Ledger:
 
         Each line is one write, so a stopped run leaves at most the last line incomplete.
         """
-        line = encode_json({"format": FORMAT, **record}, indent=None)
-        try:
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-            try:
-                start = os.fstat(handle).st_size
-                _write_all(handle, line, start)
-            finally:
-                os.close(handle)
-        except OSError as error:
-            raise InputError(f"output {self.path}: cannot be written ({error.strerror or error})") from None
+        append_line(self.path, encode_json({"format": FORMAT, **record}, indent=None))
         self._note(record)
 
     def _note(self, record: Mapping[str, Any]) -> None:
@@ -89,8 +82,20 @@ class Ledger:
         return record
 
 
-def _write_all(handle: int, line: bytes, start: int) -> None:
+def append_line(path: Path, line: bytes) -> None:
     """Write a line at the end of a file, or nothing: where it does not fit, as on a full disk, it is cut off again."""
+    try:
+        handle = os.open(path, APPEND, 0o666)
+        try:
+            start = os.fstat(handle).st_size
+            _write_all(handle, line, start)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise InputError(f"output {path}: cannot be written ({error.strerror or error})") from None
+
+
+def _write_all(handle: int, line: bytes, start: int) -> None:
     try:
         while line:  # os.write may write only a part
             line = line[os.write(handle, line) :]

@@ -152,6 +152,19 @@ def test_no_room_in_the_temporary_folder(place: Path, monkeypatch: pytest.Monkey
     assert run("explain", place / "model.onnx", place / "data" / "00.png", "-o", place / "out").exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["results.jsonl", "timings.jsonl", "evaluation.json", ".gradskip-lock"])
+def test_pipes_in_the_output_folder(place: Path, name: str):
+    """Nobody waits for whoever might read or write them."""
+    (place / "out").mkdir()
+    os.mkfifo(place / "out" / name)
+    chosen = ("--methods", "rollout", "--metrics", "insertion[steps=4]", "--resamples", 100, "--pictures", 0, *FLAGS)
+    result = run("evaluate", place / "model.onnx", place / "data", *chosen, "-o", place / "out")
+    if name == ".gradskip-lock":  # a pipe can be locked like a file
+        assert result.exit_code == 0
+    else:
+        fails(result, 2, name)
+
+
 def test_leftovers_of_killed_writers_are_removed(tmp_path: Path):
     """Those of a living writer stay."""
     left = tmp_path / temporary_name()
