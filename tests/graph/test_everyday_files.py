@@ -24,6 +24,7 @@ from tests.support.models import Vit, segmenter, vit
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 LEVELS = ("BASIC", "EXTENDED", "ALL")
+READERS = ("Add", "LayerNormalization")  # of the residual stream
 ROUNDING = 1e-4
 
 
@@ -338,3 +339,31 @@ def test_faults_of_a_rounded_attention_are_caught(largest: float, factor: float,
         gradskip_onnx.inspect(rounded_attention(largest, factor).SerializeToString())
     assert refusal.value.code == "proof-failed"
     assert remedy in str(refusal.value)
+
+
+# --- transposes that an optimiser moved -------------------------------------------------------------------------------
+
+
+def test_a_skip_that_is_transposed_for_the_add_alone_is_still_the_skip():
+    """ONNX Runtime lets a norm read the stream as it lies in memory and transposes it for the residual add."""
+    model = vit(Vit(batch=1))
+    blocks = gradskip_onnx.inspect(model.SerializeToString()).blocks
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        node.input[:] = [
+            f"{name}_{node.op_type}" if name in {block.tokens_in for block in blocks} else name for name in node.input
+        ]
+        nodes.append(node)
+        for block in blocks:
+            if block.tokens_in in node.output:
+                lying = f"{block.tokens_in}_lying"
+                ends = [(block.tokens_in, lying), *((lying, f"{block.tokens_in}_{op}") for op in READERS)]
+                nodes += [onnx.helper.make_node("Transpose", [a], [b], name=b, perm=[0, 2, 1]) for a, b in ends]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    found = gradskip_onnx.inspect(model.SerializeToString()).blocks
+
+    assert [block.tokens_in for block in found] == [f"{block.tokens_in}_lying" for block in blocks]
+    assert {block.tokens_layout for block in found} == {"bdn"}
+    assert {block.stage for block in found} == {0}
+    assert_same(explain(model), explain(vit(Vit(batch=1))))

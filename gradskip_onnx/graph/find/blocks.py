@@ -8,7 +8,7 @@ from math import isqrt
 
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.index import Index
-from gradskip_onnx.graph.layouts import attention_layout, token_count, token_layouts
+from gradskip_onnx.graph.layouts import attention_layout, axes_of, token_count, token_layouts
 from gradskip_onnx.types import Block, Grid, Mismatch, TensorFact
 
 from .attention_input import find_normed
@@ -121,7 +121,7 @@ def link(
     linked: list[Block] = []
     stage = 0
     for block, after, entry in zip(blocks, [*blocks[1:], None], found, strict=True):
-        if after is None or facts[after.tokens_in].dims != facts[block.tokens_in].dims:
+        if after is None or _token_shape(after, facts) != _token_shape(block, facts):
             linked.append(replace(block, stage=stage))
             stage += 1
             continue
@@ -129,6 +129,11 @@ def link(
             raise _refuse("parallel-blocks", entry, f"block {after.index} does not follow from block {block.index}")
         linked.append(replace(block, stage=stage, tokens_out=after.tokens_in, output_layout=after.tokens_layout))
     return linked
+
+
+def _token_shape(block: Block, facts: Mapping[str, TensorFact]) -> list[tuple[str, int | None]]:
+    """The sizes of a block's tokens by the letters of their axes, in whatever order it holds them."""
+    return sorted(zip(axes_of(block.tokens_layout), facts[block.tokens_in].dims, strict=True))
 
 
 def _refuse(code: str, entry: BlockMatch, reason: str) -> UnsupportedModelError:

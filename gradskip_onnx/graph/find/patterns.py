@@ -48,7 +48,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """One residual add: out = operand + branch, where `operand` is the skip itself or the skip rounded to a grid."""
+    """One residual add: out = operand + branch, where `operand` is the skip, maybe rounded or transposed."""
 
     node: str
     skip: str
@@ -151,16 +151,18 @@ def _residuals(index: Index, after: str) -> Iterator[Residual]:
 
 
 def _bypassing(index: Index, operand: str, branch: str) -> str | None:
-    """The tensor that bypasses `branch`: `operand` or, if it was rounded for the add alone, its unrounded source."""
+    """The tensor that bypasses `branch`: `operand`, or its source if it was rounded or transposed for the add alone."""
     skip: str | None = operand
     while skip is not None and not index.follows(branch, skip):
-        skip = _unrounded(index, skip)
+        skip = _source(index, skip)
     return skip
 
 
-def _unrounded(index: Index, tensor: str) -> str | None:
-    """The tensor that was quantised and dequantised to give this one."""
+def _source(index: Index, tensor: str) -> str | None:
+    """The tensor that was transposed, or quantised and dequantised, to give this one."""
     after = index.node(tensor)
+    if after is not None and after.op == "Transpose":  # ONNX Runtime moves transposes behind what else reads a tensor
+        return str(after.inputs[0].name)
     before = index.node(after.inputs[0].name) if after is not None and after.op == "DequantizeLinear" else None
     return before.inputs[0].name if before is not None and before.op == "QuantizeLinear" else None
 
