@@ -83,7 +83,7 @@ def test_every_page_is_found_from_the_first_page():
     assert [name for name in [*pages, "CONTRIBUTING.md", "SECURITY.md"] if f"({name})" not in page("README.md")] == []
 
 
-LIMITS = {name: value for name, value in vars(limits).items() if name.isupper()}
+LIMITS = {name: limit.default for name, limit in vars(limits).items() if isinstance(limit, limits.Limit)}
 
 
 def amount(name: str, value: float) -> str:
