@@ -159,6 +159,7 @@ def main() -> None:
             held = totals.setdefault(name, [0, 0])
             held[0] += hits
             held[1] += 1
+            print(f"{sum(kills for kills, _ in totals.values())} kills", end="\r", flush=True)
     for name, (kills, many) in totals.items():
         print(f"{name}: {kills} kills in {many} rounds, all resumed; results identical")
 

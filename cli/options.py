@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gradskip_onnx.limits import INPUT_SIDE, THREADS
+from gradskip_onnx.limits import INPUT_SIDE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,8 +25,8 @@ def read_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -
     if match is None:
         raise click.BadParameter(f"{value!r:.80} is not a size; write 224 or 224x320 (height x width)")
     height, width = int(match[1]), int(match[2] or match[1])
-    if max(height, width) > INPUT_SIDE:
-        raise click.BadParameter(f"{value!r}: at most {INPUT_SIDE} pixels a side")
+    if max(height, width) > INPUT_SIDE.amount:
+        raise click.BadParameter(f"{value!r}: at most {INPUT_SIDE.amount} pixels a side")
     return height, width
 
 
@@ -67,7 +67,7 @@ device_options = stack(
         help="Where to run.",
     ),
     click.option("--require-device", is_flag=True, help="Fail (exit 4) instead of falling back to the CPU."),
-    click.option("--threads", type=click.IntRange(1, THREADS), metavar="N", help="CPU threads.  [default: all cores]"),
+    click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"),
     click.option("--no-cache", is_flag=True, help="Analyse the model anew, and store nothing in the cache."),
 )
 

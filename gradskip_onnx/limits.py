@@ -1,7 +1,6 @@
-"""What files of unknown origin and options may cost, each limit with its reason; SECURITY.md lists them.
+"""What an untrusted file may cost, each limit with its reason; checked before memory or time is spent.
 
-Limits are checked before memory or time is spent. Those of a model's graph can be raised by an environment variable,
-GRADSKIP_MAX_ and their name.
+Each limit can be raised by an environment variable, GRADSKIP_MAX_ and its name; SECURITY.md lists them.
 """
 
 from __future__ import annotations
@@ -49,19 +48,28 @@ NODES = Limit("NODES", 20_000, "nodes")
 ELEMENTS = Limit("ELEMENTS", 1 << 28, "elements")
 # A run on a probe image takes seconds even for large models; a loop in a file can take forever.
 DRY_RUN = Limit("DRY_RUN_SECONDS", 120, "seconds")
-
-# Files and options.
-MODEL_BYTES = 2 << 30  # of the .onnx file: protocol buffers end there, and larger models keep weights beside it
-PIXELS = 100_000_000  # of an image: about 300 MB decoded; the map at image size takes 400 MB more
-IMAGE_BYTES = 1 << 30  # of an image file: ten times the largest photographs
-INPUT_SIDE = 16_384  # pixels of a model's input that a user may ask for: 3 GB as floats
-STORED_SIDE = 4_096  # the same where a file beside or inside the model asks: 200 MB, and nobody has agreed to it
-TEXT_BYTES = 32 << 20  # of labels, tables and configurations: a million class names have 20 MiB
-CLASSES = 1_000_000  # class numbers in a table of labels: each number up to the largest becomes a name
-XML_BYTES = 4 << 20  # of an annotation: the largest of ImageNet has 20 kB
-XML_DEPTH = 16  # nested elements of an annotation: Pascal VOC has 4
-ARRAY_BYTES = 8 << 30  # of an array in a .npz: PathMNIST at 224 pixels has 13 GB to train on, 1 GB to test
-CACHE_FILES = 256  # entries of the cache: some dozens of models
-CACHE_BYTES = 512 << 20  # of all entries
-CACHE_ENTRY_BYTES = 64 << 20  # of one entry; a model that carries its weights inside is not worth a second copy
-THREADS = 256  # of a session: more than any processor that is sold has cores, and each takes memory for its stack
+# A model file: protocol buffers end there, and larger models keep their weights in files beside it.
+MODEL_BYTES = Limit("MODEL_BYTES", 2 << 30, "bytes")
+# An image: about 300 MB decoded; the map at image size takes 400 MB more.
+PIXELS = Limit("PIXELS", 100_000_000, "pixels")
+# An image file: ten times the largest photographs.
+IMAGE_BYTES = Limit("IMAGE_BYTES", 1 << 30, "bytes")
+# A side of the model's input, as a user may ask for it: 3 GB as floats.
+INPUT_SIDE = Limit("INPUT_SIDE", 16_384, "pixels")
+# The same where a file beside or inside the model asks: 200 MB, and nobody has agreed to it.
+STORED_SIDE = Limit("STORED_SIDE", 4_096, "pixels")
+# Labels, tables and configurations: a million class names have 20 MiB.
+TEXT_BYTES = Limit("TEXT_BYTES", 32 << 20, "bytes")
+# Class numbers in a table of labels: each number up to the largest becomes a name.
+CLASSES = Limit("CLASSES", 1_000_000, "classes")
+# An XML annotation: the largest of ImageNet has 20 kB, and Pascal VOC nests 4 elements.
+XML_BYTES = Limit("XML_BYTES", 4 << 20, "bytes")
+XML_DEPTH = Limit("XML_DEPTH", 16, "elements")
+# An array in a .npz: PathMNIST at 224 pixels has 13 GB to train on, 1 GB to test.
+ARRAY_BYTES = Limit("ARRAY_BYTES", 8 << 30, "bytes")
+# The cache: some dozens of models; an entry as large as a model that carries its weights is not worth a second copy.
+CACHE_FILES = Limit("CACHE_FILES", 256, "entries")
+CACHE_BYTES = Limit("CACHE_BYTES", 512 << 20, "bytes")
+CACHE_ENTRY_BYTES = Limit("CACHE_ENTRY_BYTES", 64 << 20, "bytes")
+# A session: more than any processor that is sold has cores, and each thread takes memory for its stack.
+THREADS = Limit("THREADS", 256, "threads")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .errors import InputError
+from .limits import Limit
 
 # Opening a pipe must not wait for its writer; Windows has no such pipes, and needs to be told that bytes are meant.
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -40,9 +41,9 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
         raise
 
 
-def read_bounded(path: str | os.PathLike[str], most: int, advice: str = "") -> bytes:
-    """The content of a regular file of at most `most` bytes; raises InputError with its path for any other."""
-    name = shortened(path)
+def read_bounded(path: str | os.PathLike[str], limit: Limit) -> bytes:
+    """The content of a regular file within a limit of bytes; raises InputError with its path for any other."""
+    name, most = shortened(path), limit.amount
     try:
         with open_regular(path) as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -50,7 +51,7 @@ def read_bounded(path: str | os.PathLike[str], most: int, advice: str = "") -> b
     except OSError as error:
         raise InputError(f"{name}: cannot be read ({error.strerror or error})") from None
     if max(size, len(data)) > most:  # files of the system, and files that grow, have more than they say
-        raise InputError(f"{name}: {max(size, len(data))} bytes, limit {most}{advice}")
+        raise InputError(f"{name}: {max(size, len(data))} bytes, limit {most}; {limit.variable} raises it")
     return data
 
 

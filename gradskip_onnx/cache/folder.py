@@ -60,7 +60,7 @@ class CacheFolder:
 
     def put(self, facts: Mapping[str, Any], data: bytes) -> None:
         """Store `data` under the key `facts`; a full disk or a read-only folder is not an error, nothing is stored."""
-        if len(data) > CACHE_ENTRY_BYTES:
+        if len(data) > CACHE_ENTRY_BYTES.amount:
             return
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class CacheFolder:
         size = 0
         for count, (path, state) in enumerate(self.files(), 1):
             size += state.st_size
-            if (count > CACHE_FILES or size > CACHE_BYTES) and path != newest:
+            if (count > CACHE_FILES.amount or size > CACHE_BYTES.amount) and path != newest:
                 _remove(path)
 
     def _listed(self) -> Iterator[Path]:
@@ -121,7 +121,7 @@ def _read_own(path: Path) -> bytes | None:
     except OSError:
         return None
     try:
-        state, most = os.fstat(handle), CACHE_ENTRY_BYTES + DIGEST
+        state, most = os.fstat(handle), CACHE_ENTRY_BYTES.amount + DIGEST
         if not stat.S_ISREG(state.st_mode) or state.st_size > most or _others_may_write(state):
             return None
         with os.fdopen(handle, "rb", closefd=False) as stream:

@@ -68,8 +68,8 @@ class _Reader:
     def start(self, tag: str, _attributes: Any) -> None:
         self.places.append(tag)
         self.texts = []
-        if len(self.places) > XML_DEPTH:
-            raise InputError(f"{self.path}: elements are nested deeper than {XML_DEPTH}")
+        if len(self.places) > XML_DEPTH.amount:
+            raise InputError(f"{self.path}: elements are nested deeper than {XML_DEPTH.amount}")
         if self.places[1:] == ["object"]:
             self.objects.append({})
 

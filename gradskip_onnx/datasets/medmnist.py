@@ -58,10 +58,12 @@ def _arrays(path: Path, names: tuple[str, ...]) -> list[Array]:
     try:
         with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
             large = [
-                info for info in archive.infolist() if info.filename[:-4] in names and info.file_size > ARRAY_BYTES
+                info
+                for info in archive.infolist()
+                if info.filename[:-4] in names and info.file_size > ARRAY_BYTES.amount
             ]
         if large:
-            raise InputError(f"{path}: {large[0].filename} has {large[0].file_size} bytes, limit {ARRAY_BYTES}")
+            raise InputError(f"{path}: {large[0].filename} has {large[0].file_size} bytes, limit {ARRAY_BYTES.amount}")
         with open_regular(path) as stream, np.load(stream, allow_pickle=False) as archive:
             missing = [name for name in names if name not in archive.files]
             if missing:

@@ -59,8 +59,8 @@ def from_json(document: object, where: str) -> tuple[str, ...]:
         names = {int(key): _name(value, where) for key, value in document.items()}
     except (TypeError, ValueError):
         raise InputError(f'{where}: class indices are whole numbers, e.g. {{"0": "tench"}}') from None
-    if min(names) < 0 or max(names) >= CLASSES:
-        raise InputError(f"{where}: class index {min(names)}..{max(names)}, allowed 0..{CLASSES - 1}")
+    if min(names) < 0 or max(names) >= CLASSES.amount:
+        raise InputError(f"{where}: class index {min(names)}..{max(names)}, allowed 0..{CLASSES.amount - 1}")
     return tuple(names.get(index, "") for index in range(max(names) + 1))
 
 

@@ -151,8 +151,8 @@ def _pair(value: object) -> Size:
     pair = [value, value] if isinstance(value, int) else value
     if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(n, int) for n in pair):
         raise InputError(f"size = {_shown(value)} (a number, or height and width)")
-    if not all(0 < n <= STORED_SIDE for n in pair):
-        raise InputError(f"size = {_shown(value)} (1 to {STORED_SIDE} pixels a side; --size may ask for more)")
+    if not all(0 < n <= STORED_SIDE.amount for n in pair):
+        raise InputError(f"size = {_shown(value)} (1 to {STORED_SIDE.amount} pixels a side; --size may ask for more)")
     return pair[0], pair[1]
 
 

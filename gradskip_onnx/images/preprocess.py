@@ -52,7 +52,11 @@ class Preprocess:
     def __post_init__(self) -> None:
         """Check every value: it may come from a file of unknown origin."""
         checks: tuple[tuple[str, object, bool], ...] = (
-            ("size", self.size, _numbers(self.size, 2, 1, INPUT_SIDE) and all(isinstance(n, int) for n in self.size)),
+            (
+                "size",
+                self.size,
+                _numbers(self.size, 2, 1, INPUT_SIDE.amount) and all(isinstance(n, int) for n in self.size),
+            ),
             ("crop", self.crop, _numbers((self.crop,), 1, 1e-3, 1.0)),
             ("mean", self.mean, _numbers(self.mean, 3, -1e6, 1e6)),
             ("std", self.std, _numbers(self.std, 3, 1e-9, 1e6)),
@@ -80,8 +84,10 @@ class Preprocess:
             key: tuple(value) if isinstance(value, list) else value for key, value in document.items()
         }
         found = cls(**values)
-        if max(found.size) > STORED_SIDE:
-            raise InputError(f"preprocessing: size = {_by(found.size)}, a file may ask for {STORED_SIDE} pixels a side")
+        if max(found.size) > STORED_SIDE.amount:
+            raise InputError(
+                f"preprocessing: size = {_by(found.size)}, a file may ask for {STORED_SIDE.amount} pixels a side"
+            )
         return found
 
     def overlay(self, values: Mapping[str, Any], source: str) -> Preprocess:
@@ -94,7 +100,7 @@ class Preprocess:
 
 
 _EXPECTED = {
-    "size": f"two whole numbers, height and width, 1 to {INPUT_SIDE}",
+    "size": f"two whole numbers, height and width, 1 to {INPUT_SIDE.default}",
     "crop": "a fraction above 0 and at most 1",
     "mean": "three finite numbers",
     "std": "three positive numbers",
@@ -142,7 +148,7 @@ def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry
         raise InputError(f"an image of mode {image.mode} must become upright RGB first; see images.read.upright_rgb")
     width, height = image.size
     rows, columns = resized((height, width), preprocess)
-    if rows * columns > PIXELS:
+    if rows * columns > PIXELS.amount:
         raise InputError(f"image of {width}x{height} pixels is too elongated: resized it would be {columns}x{rows}")
     if (rows, columns) != (height, width):
         # Pillow gives the same bytes as the transforms of torchvision and timm

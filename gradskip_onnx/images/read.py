@@ -44,7 +44,7 @@ def open_picture(path: Path | str) -> Picture:
     path = Path(path)
     if not os.path.lexists(path):
         raise InputError(f"{shortened(path)}: no such image")
-    data = read_bounded(path, IMAGE_BYTES, "; shrink it first")
+    data = read_bounded(path, IMAGE_BYTES)
     return Picture(str(path), decode(data, str(path)), hashlib.sha256(data).hexdigest())
 
 
@@ -59,7 +59,9 @@ def decode(data: bytes, name: str) -> Image.Image:
                 image.load()
                 return upright_rgb(image, name)
         except Image.DecompressionBombError as error:
-            raise InputError(f"{name}: image too large, limit {PIXELS} pixels ({error}); shrink it first") from None
+            raise InputError(
+                f"{name}: image too large, limit {PIXELS.amount} pixels ({error}); shrink it first"
+            ) from None
         except UnidentifiedImageError:
             raise InputError(f"{name}: not an image that can be read (known: PNG, JPEG, WebP, TIFF, ...)") from None
         except BROKEN as error:
@@ -69,9 +71,9 @@ def decode(data: bytes, name: str) -> Image.Image:
 def check_size(image: Image.Image, name: str) -> None:
     """Raise InputError for an empty or too large image, before it is decoded."""
     width, height = image.size
-    if width * height > PIXELS:
+    if width * height > PIXELS.amount:
         raise InputError(
-            f"{name}: image too large, {width}x{height} = {width * height} pixels, limit {PIXELS}; shrink it first"
+            f"{name}: too large, {width}x{height} = {width * height} pixels, limit {PIXELS.amount}; shrink it first"
         )
     if width * height == 0:
         raise InputError(f"{name}: empty image, {width}x{height} pixels")

@@ -88,11 +88,7 @@ def open_model_file(model: str | os.PathLike[str] | bytes) -> ModelFile:
         resolved = Path(os.path.realpath(path))
         str(resolved).encode()  # ONNX and ONNX Runtime take names in UTF-8 only
         before = HashedFile.of(resolved)
-        if before.change[0] > MODEL_BYTES:
-            raise ModelError(
-                f"model file {shortened(path)} has {before.change[0]} bytes, limit {MODEL_BYTES}: protocol buffers end "
-                "there; larger models keep their weights in files beside it"
-            )
+        MODEL_BYTES.check(before.change[0], f"model file {shortened(path)}")
         return _hashing(path.name, bytes_of(resolved), resolved, path, {resolved: before})
     except FileNotFoundError as missing:
         raise ModelError(f"model file {shortened(path)} does not exist") from missing

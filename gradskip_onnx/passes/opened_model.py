@@ -46,8 +46,8 @@ class SessionSettings:
     low_memory: bool = False
 
     def __post_init__(self) -> None:
-        if self.threads is not None and not 1 <= self.threads <= THREADS:
-            raise InputError(f"threads: got {self.threads}, allowed: 1 to {THREADS}")
+        if self.threads is not None and not 1 <= self.threads <= THREADS.amount:
+            raise InputError(f"threads: got {self.threads}, allowed: 1 to {THREADS.amount}")
 
 
 class OpenedModel:

@@ -15,7 +15,6 @@ from click.testing import CliRunner
 
 import gradskip_onnx
 from gradskip_onnx.api import Explainer
-from gradskip_onnx.cache import folder as module
 from gradskip_onnx.cache.dataclass_json import as_plain, encode, from_plain
 from gradskip_onnx.cache.folder import VARIABLE, CacheFolder, default_cache
 from gradskip_onnx.cache.model_cache import ModelFacts
@@ -102,7 +101,7 @@ def test_many_writers_and_readers(tmp_path: Path):
 
 
 def test_the_oldest_entries_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "CACHE_FILES", 3)
+    monkeypatch.setenv("GRADSKIP_MAX_CACHE_FILES", "3")
     cache = CacheFolder(tmp_path)
     for n in range(5):
         cache.put({"n": n}, b"x")
@@ -113,7 +112,7 @@ def test_the_oldest_entries_make_room(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "CACHE_ENTRY_BYTES", 10)
+    monkeypatch.setenv("GRADSKIP_MAX_CACHE_ENTRY_BYTES", "10")
     cache = CacheFolder(tmp_path)
     cache.put(FACTS, b"x" * 11)
     assert cache.files() == []

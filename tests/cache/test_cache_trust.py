@@ -15,7 +15,6 @@ import pytest
 from onnx.external_data_helper import ExternalDataInfo, set_external_data
 
 import gradskip_onnx
-from gradskip_onnx.cache import folder as module
 from gradskip_onnx.cache.external_names import external_names
 from gradskip_onnx.cache.folder import VARIABLE, CacheFolder
 from gradskip_onnx.errors import GradskipError, ModelError
@@ -237,7 +236,7 @@ def test_cache_trust_entries_that_are_no_files(tmp_path: Path, kind: str):
 def test_cache_trust_entries_that_are_too_large_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     cache = CacheFolder(tmp_path / "kept")
     cache.put(FACTS, b"data" * 100)
-    monkeypatch.setattr(module, "CACHE_ENTRY_BYTES", 100)
+    monkeypatch.setenv("GRADSKIP_MAX_CACHE_ENTRY_BYTES", "100")
     assert cache.get(FACTS) is None
 
 
@@ -300,7 +299,7 @@ def test_names_of_files_in_a_graph():
 
 def test_clock_that_jumps_never_prunes_the_entry_just_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Older entries dated after it, today's or from the future: the new one stays, and the limit holds."""
-    monkeypatch.setattr(module, "CACHE_FILES", 3)
+    monkeypatch.setenv("GRADSKIP_MAX_CACHE_FILES", "3")
     cache = CacheFolder(tmp_path / "kept")
     for number in range(3):
         cache.put({"n": number}, b"old")

@@ -15,9 +15,9 @@ import pytest
 from click.testing import Result
 from PIL import Image
 
-from gradskip_onnx import limits
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.model_configs import beside
+from gradskip_onnx.limits import Limit
 from gradskip_onnx.untrusted_files import open_regular, read_bounded
 from tests.support import models
 from tests.support.command_line import fails, run
@@ -129,13 +129,13 @@ def test_names_that_are_not_utf8(place: Path, tmp_path: Path):
 def test_what_is_read_is_bounded(tmp_path: Path):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
-    assert read_bounded(path, 5) == b"12345"
-    with pytest.raises(InputError, match="5 bytes, limit 4; cut it"):
-        read_bounded(path, 4, "; cut it")
+    assert read_bounded(path, Limit("SOME", 5, "bytes")) == b"12345"
+    with pytest.raises(InputError, match="5 bytes, limit 4; GRADSKIP_MAX_SOME raises it"):
+        read_bounded(path, Limit("SOME", 4, "bytes"))
     with pytest.raises(OSError, match="a folder, not a regular file"):
         open_regular(tmp_path)
     with pytest.raises(InputError, match="cannot be read"):
-        read_bounded("a\0b", 4)
+        read_bounded("a\0b", Limit("SOME", 4, "bytes"))
 
 
 # --- odd arguments --------------------------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def test_other_empty_arguments(place: Path, tmp_path: Path, monkeypatch: pytest.
         assert (result.exit_code, "empty name" in result.stderr) == (2, True)
 
 
-USAGE = (["--size", "99999"], ["--size", "16385x8"], ["--size", "9" * 5000], ["--threads", str(2**31)],
-         ["--threads", "10000"], ["--threads", "257"], ["--size", "²"])  # fmt: skip
+USAGE = (["--size", "99999"], ["--size", "16385x8"], ["--size", "9" * 5000], ["--threads", "0"],
+         ["--size", "²"])  # fmt: skip
 
 
 @pytest.mark.parametrize("options", USAGE, ids=lambda pair: " ".join(pair)[:20])
@@ -180,11 +180,20 @@ def test_targets_that_are_no_numbers(place: Path, tmp_path: Path, target: str):
     assert isinstance(run(*arguments).exception, SystemExit)
 
 
-def test_threads_are_bounded_in_python_too(place: Path):
-    import gradskip_onnx
+@pytest.mark.parametrize("count", [257, 10_000, 2**31, 2**80])
+def test_threads_that_no_machine_has(place: Path, tmp_path: Path, count: int):
+    words = ("explain", place / "vit.onnx", place / "photo.png", "-o", tmp_path / "out", "--threads", count)
+    one_line(run(*words), "threads", "1 to 256")
 
-    with pytest.raises(InputError, match=f"1 to {limits.THREADS}"):
-        gradskip_onnx.load(place / "vit.onnx", threads=10_000)
+
+def test_limits_are_raised_by_the_environment(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    words = ("explain", place / "vit.onnx", place / "photo.png", "-o", tmp_path / "out")
+    monkeypatch.setenv("GRADSKIP_MAX_PIXELS", "100")
+    one_line(run(*words), "limit 100")
+    monkeypatch.setenv("GRADSKIP_MAX_PIXELS", "many")
+    one_line(run(*words), "GRADSKIP_MAX_PIXELS is 'many'")
+    monkeypatch.setenv("GRADSKIP_MAX_PIXELS", "1600")
+    assert run(*words).exit_code == 0
 
 
 # --- configurations beside a model ----------------------------------------------------------------------------------

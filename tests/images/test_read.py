@@ -43,7 +43,7 @@ def test_missing_image_and_folder(tmp_path):
 
 
 def test_limit_is_above_what_cameras_make():
-    assert PIXELS >= 8192 * 12288 * 0.9
+    assert PIXELS.default >= 8192 * 12288 * 0.9
 
 
 def test_exif_orientation_is_applied():

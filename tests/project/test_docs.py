@@ -83,24 +83,22 @@ def test_every_page_is_found_from_the_first_page():
     assert [name for name in [*pages, "CONTRIBUTING.md", "SECURITY.md"] if f"({name})" not in page("README.md")] == []
 
 
-LIMITS = {name: value for name, value in vars(limits).items() if name.isupper()}
+LIMITS = {name: limit for name, limit in vars(limits).items() if isinstance(limit, limits.Limit)}
 
 
-def amount(name: str, value: int | limits.Limit) -> str:
+def amount(limit: limits.Limit) -> str:
     """A limit as the table writes it: bytes in GiB or MiB."""
-    if isinstance(value, limits.Limit):
-        return f"{value.default:,}"
-    if not name.endswith("BYTES"):
-        return f"{value:,}"
-    return f"{int(value) >> 30} GiB" if value >= 1 << 30 else f"{int(value) >> 20} MiB"
+    if limit.unit != "bytes":
+        return f"{limit.default:,}"
+    return f"{limit.default >> 30} GiB" if limit.default >= 1 << 30 else f"{limit.default >> 20} MiB"
 
 
-@pytest.mark.parametrize(("name", "value"), LIMITS.items())
-def test_limits_are_those_of_the_code(name: str, value: int | limits.Limit):
+@pytest.mark.parametrize(("name", "limit"), LIMITS.items())
+def test_limits_are_those_of_the_code(name: str, limit: limits.Limit):
     """Every limit has a row with its amount and what it bounds."""
     (row,) = [line for line in page("SECURITY.md").splitlines() if line.startswith(f"| `{name}` |")]
 
-    assert row.split("|")[2].strip() == amount(name, value)
+    assert row.split("|")[2].strip() == amount(limit)
     assert len(row.split("|")[3]) > 20
 
 
