@@ -14,6 +14,7 @@ from . import (
     model_structure,
     model_table,
     model_tensors,
+    options,
     settings,
 )
 from .case import Case, Mutator
@@ -35,7 +36,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "models": Kind(model_table.ROWS, 1.0),
     "images": Kind(images.ROWS, 0.1),
-    "settings": Kind(settings.ROWS, 0.1),
+    "settings": Kind(settings.ROWS | options.ROWS, 0.1),
     "cache": Kind(cache_entries.ROWS, 0.05),
 }
 

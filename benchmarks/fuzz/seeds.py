@@ -62,19 +62,31 @@ class Writer:
 
     def attention(self, x: str, count: int) -> str:
         inner = WIDTH // HEADS
-        split = self.ints(-1, count, HEADS, inner)
+        split = self.ints(0, count, HEADS, inner)
         q, k, v = (self.op("Reshape", self.linear(x, WIDTH, WIDTH), split) for _ in range(3))
         q, v = (self.op("Transpose", part, perm=[0, 2, 1, 3]) for part in (q, v))
         scores = self.op("MatMul", q, self.op("Transpose", k, perm=[0, 2, 3, 1]))
         shares = self.op("Softmax", self.op("Mul", scores, self.const(inner**-0.5)), axis=-1)
         merged = self.op("Transpose", self.op("MatMul", shares, v), perm=[0, 2, 1, 3])
-        return self.linear(self.op("Reshape", merged, self.ints(-1, count, WIDTH)), WIDTH, WIDTH)
+        return self.linear(self.op("Reshape", merged, self.ints(0, count, WIDTH)), WIDTH, WIDTH)
 
 
 def vit(*, batch: int | str = "batch", plain_norm: bool = False, pooled: bool = False) -> onnx.ModelProto:
     """Two blocks over 4x4 patches of 32x32 pixels, five classes; a class token unless `pooled`."""
     w = Writer()
     tokens, count = _tokens(w, with_class=not pooled)
+    return _finish(w, batch, _classes(w, tokens, count, plain_norm, pooled))
+
+
+def any_size() -> onnx.ModelProto:
+    """The pooled one without positions, for images of any size."""
+    w = Writer()
+    tokens = w.op("Transpose", w.op("Reshape", _cells(w), w.ints(0, WIDTH, -1)), perm=[0, 2, 1])
+    return _finish(w, "batch", _classes(w, tokens, -1, plain_norm=False, pooled=True), ("height", "width"))
+
+
+def _classes(w: Writer, tokens: str, count: int, plain_norm: bool, pooled: bool) -> list[int]:
+    """Two blocks and the head; returns the shape of its scores."""
     for _ in range(2):
         tokens = _block(w, tokens, count, plain_norm)
     tokens = w.norm(tokens, plain_norm)
@@ -83,7 +95,7 @@ def vit(*, batch: int | str = "batch", plain_norm: bool = False, pooled: bool = 
     else:
         head = w.op("Gather", tokens, w.const(0, np.int64), axis=1)
     w.op("Gemm", head, w.weight(CLASSES, WIDTH), w.weight(CLASSES), transB=1)
-    return _finish(w, batch, [CLASSES])
+    return [CLASSES]
 
 
 def segmenter() -> onnx.ModelProto:
@@ -97,10 +109,13 @@ def segmenter() -> onnx.ModelProto:
     return _finish(w, "batch", [3, side, side])
 
 
-def _tokens(w: Writer, *, with_class: bool) -> tuple[str, int]:
+def _cells(w: Writer) -> str:
     kernel = w.weight(WIDTH, 3, PATCH, PATCH, scale=0.1)
-    cells = w.op("Conv", "image", kernel, w.weight(WIDTH), kernel_shape=[PATCH] * 2, strides=[PATCH] * 2)
-    tokens = w.op("Transpose", w.op("Reshape", cells, w.ints(0, WIDTH, PATCHES)), perm=[0, 2, 1])
+    return w.op("Conv", "image", kernel, w.weight(WIDTH), kernel_shape=[PATCH] * 2, strides=[PATCH] * 2)
+
+
+def _tokens(w: Writer, *, with_class: bool) -> tuple[str, int]:
+    tokens = w.op("Transpose", w.op("Reshape", _cells(w), w.ints(0, WIDTH, PATCHES)), perm=[0, 2, 1])
     count = PATCHES + with_class
     if with_class:
         batch = w.op("Gather", w.op("Shape", tokens), w.ints(0))
@@ -115,9 +130,11 @@ def _block(w: Writer, tokens: str, count: int, plain_norm: bool) -> str:
     return w.op("Add", tokens, w.linear(hidden, 2 * WIDTH, WIDTH))
 
 
-def _finish(w: Writer, batch: int | str, scores: list[int]) -> onnx.ModelProto:
+def _finish(
+    w: Writer, batch: int | str, scores: list[int], sides: tuple[int | str, int | str] = (SIDE, SIDE)
+) -> onnx.ModelProto:
     w.nodes[-1].output[0] = "logits"
-    image = helper.make_tensor_value_info("image", FLOAT, [batch, 3, SIDE, SIDE])
+    image = helper.make_tensor_value_info("image", FLOAT, [batch, 3, *sides])
     logits = helper.make_tensor_value_info("logits", FLOAT, [batch, *scores])
     graph = helper.make_graph(w.nodes, "seed", [image], [logits], w.weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -128,6 +145,7 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "vit-fixed-batch": lambda: vit(batch=1),
     "vit-plain-norm": lambda: vit(plain_norm=True),
     "vit-pooled": lambda: vit(pooled=True),
+    "vit-any-size": any_size,
     "segmenter": segmenter,
     "demo": lambda: onnx.load(str(demo_model())),
 }

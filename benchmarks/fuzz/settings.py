@@ -1,4 +1,4 @@
-"""Damaged labels and configuration files, and odd values of options."""
+"""Damaged labels and configuration files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from .case import EXPLAIN, IMAGE, MODEL, Mutator, Scene, Trial, pick
+from .case import EXPLAIN, IMAGE, MODEL, OUTPUT, Mutator, Scene, Trial, pick
 from .seeds import encoded, model_bytes, picture
 
 ROWS: dict[str, Mutator] = {}
@@ -40,13 +40,14 @@ def nested(rng: Draw) -> str:
     return opening * depth + "1" + ("]" if opening == "[" else "}") * depth
 
 
-def _scene(scene: Scene) -> None:
-    (scene.folder / MODEL).write_bytes(model_bytes("vit"))
+def set_scene(scene: Scene) -> None:
+    """A sound model, of one size or of any, and a picture."""
+    (scene.folder / MODEL).write_bytes(model_bytes(pick(scene.rng, ("vit", "vit-any-size"))))
     (scene.folder / IMAGE).write_bytes(encoded(picture()))
 
 
 def labels_text(scene: Scene) -> Trial:
-    _scene(scene)
+    set_scene(scene)
     texts = [pick(scene.rng, TEXTS) for _ in range(int(scene.rng.integers(0, 12)))]
     data = pick(scene.rng, (
         "\n".join(texts).encode("utf-8", "replace"), scene.rng.bytes(300), b"\xff\xfea\0b\0", b"\0" * 50,
@@ -58,7 +59,7 @@ def labels_text(scene: Scene) -> Trial:
 
 
 def labels_json(scene: Scene) -> Trial:
-    _scene(scene)
+    set_scene(scene)
     text = nested(scene.rng) if scene.rng.random() < 0.2 else raw_json(scene.rng)
     if scene.rng.random() < 0.4:
         text = f'{{"id2label": {text}}}'
@@ -67,7 +68,7 @@ def labels_json(scene: Scene) -> Trial:
 
 
 def labels_path(scene: Scene) -> Trial:
-    _scene(scene)
+    set_scene(scene)
     os.mkfifo(scene.folder / "pipe")
     (scene.folder / "loop").symlink_to("loop")
     with (scene.folder / "large").open("wb") as stream:
@@ -98,29 +99,31 @@ ODD_SIZES = (
 
 def _odd_entry(rng: Draw, sound: dict[str, str]) -> tuple[str, str]:
     """A configuration as text with one odd entry, and that entry in words."""
-    key = pick(rng, tuple(sound))
-    text = pick(
-        rng, (pick(rng, NUMBERS), raw_json(rng), pick(rng, ODD_SIZES), f"[{', '.join([pick(rng, NUMBERS)] * 3)}]")
-    )
+    key, number = pick(rng, tuple(sound)), pick(rng, NUMBERS)
+    text = pick(rng, (number, number, f"[{number}, {number}, {number}]", pick(rng, ODD_SIZES), raw_json(rng)))
     entries = sound | {key: text}
     return "{" + ", ".join(f'"{name}": {value}' for name, value in entries.items()) + "}", f"{key} = {text[:60]}"
 
 
-def config(scene: Scene) -> Trial:
-    """A configuration beside the model, in the way of Hugging Face or timm; the command line leaves it its say."""
-    _scene(scene)
-    ours = ("explain", MODEL, IMAGE, "--threads", "1", "--json", "-o", "out")
-    if scene.rng.random() < 0.5:
-        text, what = _odd_entry(scene.rng, HUGGING_FACE)
-        (scene.folder / "preprocessor_config.json").write_text(text, encoding="utf-8")
-    else:
-        inner, what = _odd_entry(scene.rng, TIMM)
-        (scene.folder / "config.json").write_text(f'{{"pretrained_cfg": {inner}}}', encoding="utf-8")
-    return Trial(what, ours)
+def _configured(scene: Scene, name: str, text: str, what: str) -> Trial:
+    """A configuration beside the model; the command line leaves it its say."""
+    set_scene(scene)
+    (scene.folder / name).write_text(text, encoding="utf-8")
+    return Trial(what, ("explain", MODEL, IMAGE, "--threads", "1", "--json", "-o", OUTPUT))
+
+
+def hugging_face(scene: Scene) -> Trial:
+    text, what = _odd_entry(scene.rng, HUGGING_FACE)
+    return _configured(scene, "preprocessor_config.json", text, what)
+
+
+def timm(scene: Scene) -> Trial:
+    inner, what = _odd_entry(scene.rng, TIMM)
+    return _configured(scene, "config.json", f'{{"pretrained_cfg": {inner}}}', what)
 
 
 def config_junk(scene: Scene) -> Trial:
-    _scene(scene)
+    set_scene(scene)
     text = pick(
         scene.rng,
         (raw_json(scene.rng), nested(scene.rng), "", "{", "\ufeff{}", f'{{"id2label": {raw_json(scene.rng)}}}'),
@@ -129,77 +132,8 @@ def config_junk(scene: Scene) -> Trial:
     return Trial(f"configuration {text[:60]!r}")
 
 
-ODD = (
-    "",
-    "-1",
-    "0",
-    "1e309",
-    "nan",
-    "inf",
-    "9" * 400,
-    "2147483648",
-    "\x1b[31m",
-    "x" * 5000,
-    "💥",
-    "\udcff",
-    "-",
-    "0.5",
-)
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "--target": (*ODD, "top5", "top0", "top99999", "99999999", "class 1", "predicted"),
-    "--score": (*ODD, "probability"),
-    "--method": (*ODD, "rise", "gradskip", "rollout", "GRADSKIP"),
-    "--alpha": ODD,
-    "--gamma": ODD,
-    "-O": (*ODD, "a=b", "share=nan", "agree=-1", "first=99999999999999999999", "last=-5", "="),
-    "--batch-size": (*ODD, "1024", "1025"),
-    "--preset": (*ODD, "none"),
-    "--size": (*ODD, "99999", "1", "99999x1", "16384", "224x", "x", "32,32", "٣٢"),
-    "--crop": (*ODD, "1e-9", "2", "1e9"),
-    "--labels": (*ODD, "/dev/null"),
-    "--device": (*ODD, "cuda", "cuda:999", "cpu", "cuda:-1"),
-    "--threads": (*ODD, "2147483647", "10000", "99999999999"),
-    "-o": (*ODD, "/dev/null", "/dev/full", IMAGE, MODEL, "a/" * 2000, "/proc/x", ".", "y" * 300),
-    "--region": (*ODD, "1,1", IMAGE),
-}  # fmt: skip
-TRIPLES = ("--mean", "--std")
-
-
-def options(scene: Scene) -> Trial:
-    """One to three options with odd values; of an option that is given twice the last counts."""
-    _scene(scene)
-    words: list[str] = []
-    for _ in range(int(scene.rng.integers(1, 4))):
-        name = pick(scene.rng, (*OPTIONS, *TRIPLES))
-        words += [name, *([pick(scene.rng, ODD)] * 3 if name in TRIPLES else [pick(scene.rng, OPTIONS[name])])]
-    return Trial(" ".join(word[:20] for word in words), (*EXPLAIN, *words))
-
-
-COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("inspect",), ("inspect", IMAGE), ("inspect", ""), ("inspect", "."), ("inspect", MODEL, "--size", "99999"),
-    ("inspect", "pipe"), ("explain", MODEL), ("explain", "", IMAGE), ("explain", ".", IMAGE), ("explain", IMAGE, MODEL),
-    ("explain", "pipe", IMAGE), ("explain", "loop", IMAGE), ("explain", "/dev/zero", IMAGE),
-    ("explain", "/dev/null", IMAGE), ("explain", "x" * 5000, IMAGE), ("explain", "\udcff", IMAGE),
-    ("methods", "\x1b[31m"), ("methods", ""), ("methods", "gradskip"), ("cache", "nothing"), ("cache",), ("",),
-    ("nonsense",), ("study", "no such", MODEL, "."), ("evaluate", MODEL, "missing"),
-    ("evaluate", MODEL, "."),
-    ("evaluate", "pipe", "."), ("evaluate", MODEL, "", "-o", "out"), ("evaluate", MODEL, "pipe", "-o", "out"),
-    ("evaluate", MODEL, "folder", "--methods", "\x1b[31m", "-o", "out"),
-)  # fmt: skip
-
-
-def commands(scene: Scene) -> Trial:
-    """Whole commands with arguments that make no sense."""
-    _scene(scene)
-    os.mkfifo(scene.folder / "pipe")
-    (scene.folder / "loop").symlink_to("loop")
-    (scene.folder / "folder").mkdir()
-    words = pick(scene.rng, COMMANDS)
-    return Trial(" ".join(word[:20] for word in words), words)
-
-
 ROWS.update({
     "labels as text": labels_text, "labels as JSON": labels_json, "labels from odd paths": labels_path,
-    "configuration with an odd entry": config, "configuration that is junk": config_junk, "options": options,
-    "commands": commands,
+    "configuration of Hugging Face": hugging_face, "configuration of timm": timm,
+    "configuration that is junk": config_junk,
 })  # fmt: skip
