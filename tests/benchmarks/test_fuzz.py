@@ -26,30 +26,7 @@ SLICE = {"models": len(KINDS["models"].rows), "images": 20, "settings": len(KIND
 SECONDS = 12.0  # no file here weighs more than 2 MB
 
 # Faults of the slice that are known and not mended yet: class -> why. A fault that is not listed fails the test.
-KNOWN: dict[str, str] = {
-    "cache/empty but sealed: traceback": "an entry of another form is unpacked before its form is checked",
-    "images/not a file: memory": "endless devices are read",
-    "models/ConstantOfShape bomb: noise": "ONNX Runtime's log reaches the terminal",
-    "models/Expand bomb: noise": "ONNX Runtime's log reaches the terminal",
-    "models/OneHot bomb: memory": "tensors of a dry run have no limit",
-    "models/Range bomb: memory": "tensors of a dry run have no limit",
-    "models/Tile or Pad bomb: noise": "ONNX Runtime's log reaches the terminal",
-    "models/attribute names that are not UTF-8: traceback": "protobuf gives such names as bytes",
-    "models/contradicting value_info: map-for-refused": "the file itself is not opened by ONNX Runtime",
-    "models/cycle: traceback": "the importer's exceptions are not caught",
-    "models/declared shape: hang": "sizes that a file declares have no limit",
-    "models/declared shape: memory": "sizes that a file declares have no limit",
-    "models/doubling chain: memory": "tensors of a dry run have no limit",
-    "models/exploding functions: hang": "functions are written out without a limit",
-    "models/external data: traceback": "the reader's exceptions are not caught",
-    "models/function: traceback": "the importer's exceptions are not caught",
-    "models/inputs added or dropped: traceback": "the importer's exceptions are not caught",
-    "models/long chain: hang": "time grows with the square of the length",
-    "models/names that are not UTF-8: traceback": "protobuf gives such names as bytes",
-    "models/sparse initialiser: traceback": "the importer's exceptions are not caught",
-    "models/values named like ours: equal-refused": "names of ours can collide with theirs",
-    "models/weights changed, against no cache: map-differs": "the cache keeps small weights of other files",
-}
+KNOWN: dict[str, str] = {}
 
 ANSWER = Answer("aa", {0: 2.0, 1: -1.0}, np.ones((4, 4)))
 OTHER = replace(ANSWER, map=ANSWER.map + 0.001)

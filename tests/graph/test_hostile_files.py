@@ -420,3 +420,11 @@ def test_names_that_are_not_utf8(tmp_path: Path):
     path.write_bytes(nodes_named("SOMENAME").SerializeToString().replace(b"SOMENAME", b"\xff\xfe\xfd\xfcNAME"))
 
     fails(run("inspect", path), 2, "UTF-8")
+
+
+def test_sizes_named_by_what_is_not_utf8(tmp_path: Path):
+    path, model = tmp_path / "model.onnx", vit()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "SOMENAME"
+    path.write_bytes(model.SerializeToString().replace(b"SOMENAME", b"\xff\xfe\xfd\xfcNAME"))
+
+    fails(run("inspect", path), 2, "UTF-8")

@@ -46,6 +46,8 @@ def _texts(model: onnx.ModelProto) -> Iterator[str]:
     graph = model.graph
     for entry in (*graph.initializer, *graph.input, *graph.output, *graph.value_info, *model.functions):
         yield entry.name
+    for port in (*graph.input, *graph.output, *graph.value_info):
+        yield from (size.dim_param for size in port.type.tensor_type.shape.dim)
     yield from (entry.domain for entry in (*model.opset_import, *model.functions))
     bodies = (graph.node, *(function.node for function in model.functions))
     for node in (node for body in bodies for node in every_node(body)):
