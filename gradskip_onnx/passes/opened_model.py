@@ -25,7 +25,7 @@ from gradskip_onnx.runtime.session import Session, import_runtime, open_bytes, o
 from gradskip_onnx.types import Architecture, Array, Plan, Size, Source, TaskName, TensorFact, Trace
 
 from .class_sharing import share_forward_pass
-from .run_plan import run_plan
+from .run_plan import output_names, run_plan
 
 if TYPE_CHECKING:
     from gradskip_onnx.graph.architecture import Reading
@@ -193,13 +193,25 @@ class OpenedModel:
     def _make(self, request: PassRequest, *, rows: bool) -> Opened:
         key: Mapping[str, Any] = {"rows": rows, "size": self.architecture.input_dims}
         found = self._cache.plan(request, **key)
-        if found is None:
+        session = None if found is None else self._open_cached(found)
+        if found is None or session is None:
             from gradskip_onnx.instrument.build_plan import build_plan
 
             needs, score, rules = request.needs, request.score, request.rules
             found = CachedPlan.of(build_plan(self.source, self.reading, needs, score=score, rules=rules, rows=rows))
             self._cache.keep_plan(request, found, **key)
-        return found.plan, self._session(partial(open_bytes, found.model, found.places, self.folder))
+            session = self._session(partial(open_bytes, found.model, found.places, self.folder))
+        return found.plan, session
+
+    def _open_cached(self, found: CachedPlan) -> Session | None:
+        """The session of a cached graph; None if it does not run or lacks what its plan names, and so is not ours."""
+        try:
+            session = self._session(partial(open_bytes, found.model, found.places, self.folder))
+        except ModelError:  # if the model itself has changed, building the graph anew says so
+            return None
+        fed = {self.architecture.input, found.plan.target_input, found.plan.region_input}
+        ours = session.inputs <= fed and session.outputs >= set(output_names(found.plan))
+        return session if ours else None
 
     def _session(self, opening: Callable[..., Session]) -> Session:
         use = self._settings

@@ -37,16 +37,14 @@ def run_plan(
         size = next((region.shape for region in regions if region is not None), (1, 1))
         empty = np.full(size, AUTOMATIC, np.float32)
         feeds[plan.region_input] = np.stack([empty if region is None else region for region in regions])
-    shown = (plan.values, plan.gradients, plan.readouts, plan.relevances)
-    names = [plan.logits, *(output for part in shown for output in part.values())]
-    names += [plan.target_output] if plan.target_output else []
-    outputs = session.run(list(dict.fromkeys(names)), feeds)
+    outputs = session.run(output_names(plan), feeds)
     logits = outputs[plan.logits].astype(np.float32)
     if not np.isfinite(logits).all():
         raise ModelError("the model's scores for this image are not finite numbers; its weights or input are unsound")
     layouts = _layouts(architecture)
     values = _canonical(plan.values, outputs, layouts, batch)
-    gradients, readouts, relevances = (_canonical(part, outputs, layouts, rows) for part in shown[1:])
+    per_row = (plan.gradients, plan.readouts, plan.relevances)
+    gradients, readouts, relevances = (_canonical(part, outputs, layouts, rows) for part in per_row)
     explained = outputs[plan.target_output] if plan.target_output else _chosen(task_of(architecture), targets, logits)
     image_values = [_of_image(values, i) for i in range(batch)]
     image_of_row = range(rows) if rows == batch else [0] * rows
@@ -62,6 +60,13 @@ def run_plan(
         )
         for row, i in enumerate(image_of_row)
     ]
+
+
+def output_names(plan: Plan) -> list[str]:
+    """The outputs that a plan reads, each once."""
+    shown = (plan.values, plan.gradients, plan.readouts, plan.relevances)
+    names = [plan.logits, *(output for part in shown for output in part.values())]
+    return list(dict.fromkeys([*names, *([plan.target_output] if plan.target_output else [])]))
 
 
 def _of_image(arrays: Mapping[str, Array], i: int) -> Mapping[str, Array]:

@@ -38,6 +38,15 @@ class Session:
     warnings: tuple[str, ...] = ()
     weights: tuple[Any, ...] = ()  # OrtValues, kept alive with the session: ONNX Runtime reads them in place
 
+    @property
+    def inputs(self) -> set[str]:
+        """The names of the inputs that must be fed."""
+        return {port.name for port in self.handle.get_inputs()}
+
+    @property
+    def outputs(self) -> set[str]:
+        return {port.name for port in self.handle.get_outputs()}
+
     def run(
         self, outputs: Sequence[str], feeds: Mapping[str, Array], most_seconds: float | None = None
     ) -> dict[str, Array]:

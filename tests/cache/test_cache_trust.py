@@ -252,12 +252,15 @@ def forge(folder: Path, edit) -> int:
 
 
 DEEP = b"[" * 200_000
+OTHER_GRAPH = vit(Vit()).SerializeToString().replace(b"image", b"other")  # runs, but takes another input
 FORGERIES = {
     "deep facts": lambda data: DEEP if b"\n" not in data else data,
     "deep plan": lambda data: DEEP + b"\n" + data if b"\n" in data else data,
     "no JSON": lambda _: b"\xff\xfe\n",
     "numbers": lambda _: b"3\n3",
     "other weights": lambda data: data.replace(b'"location":"model.onnx"', b'"location":"../secret"'),
+    "another graph": lambda data: data.partition(b"\n")[0] + b"\n" + OTHER_GRAPH if b"\n" in data else data,
+    "half a graph": lambda data: data[: len(data) // 2] if b"\n" in data else data,
     "weights inside the graph": lambda data: data.replace(
         b"\x0a\x08location\x12\x0amodel.onnx", b"\x0a\x08location\x12\x0a../a.secre"
     ),
