@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -9,6 +10,8 @@ import click
 
 from gradskip_onnx.errors import GradskipError
 from gradskip_onnx.version import __version__
+
+from .quiet_libraries import quiet_libraries
 
 UNEXPECTED, INTERRUPTED = 1, 130
 TRACEBACK = "GRADSKIP_TRACEBACK"  # environment variable that stands for --traceback
@@ -61,8 +64,10 @@ class Commands(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
+        show_all = bool(ctx.params.get("traceback"))
         try:
-            return super().invoke(ctx)
+            with nullcontext() if show_all else quiet_libraries():
+                return super().invoke(ctx)
         except GradskipError as error:
             click.echo(f"error: {one_line(error)}", err=True)
             ctx.exit(error.exit_code)
@@ -72,7 +77,7 @@ class Commands(click.Group):
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise  # click's own ways to end
         except Exception as error:  # the last net: whatever nobody thought of is one line too
-            if ctx.params.get("traceback"):
+            if show_all:
                 raise
             click.echo(f"error: {unexpected(error)}", err=True)
             ctx.exit(UNEXPECTED)
@@ -90,7 +95,9 @@ def unexpected(error: Exception) -> str:
 
 
 @click.group(cls=Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--traceback", is_flag=True, envvar=TRACEBACK, help="Show the details of an unexpected error.")
+@click.option(
+    "--traceback", is_flag=True, envvar=TRACEBACK, help="Show where errors come from, and what libraries say."
+)
 @click.version_option(__version__, prog_name="gradskip-onnx")
 def cli(traceback: bool) -> None:
     """Explain a vision transformer from its ONNX file alone.
