@@ -16,6 +16,7 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, update_impor
 from onnx_graphsurgeon.ir.tensor import LazyValues, SparseValues
 from onnx_graphsurgeon.logger import G_LOGGER
 
+from gradskip_onnx.errors import ModelError
 from gradskip_onnx.types import Array
 
 # Without this, each bfloat16 weight prints a warning; element types come from the dry run instead.
@@ -60,8 +61,11 @@ def peek(constant: gs.Constant) -> Array:
 
 
 def node_proto(node: gs.Node) -> onnx.NodeProto:
-    """A node as a proto, with the graphs in its attributes."""
-    proto: onnx.NodeProto = OnnxExporter.export_node(node)
+    """A node as a proto, with the graphs in its attributes; ModelError for an empty list, which loses its type."""
+    try:
+        proto: onnx.NodeProto = OnnxExporter.export_node(node)
+    except ValueError as failure:
+        raise ModelError(f"node {node.name!r} ({node.op}) cannot be used: {failure}; leave it out") from failure
     return proto
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ import gradskip_onnx
 from gradskip_onnx.cache.external_names import external_names
 from gradskip_onnx.cache.folder import VARIABLE, CacheFolder
 from gradskip_onnx.errors import GradskipError, ModelError
+from gradskip_onnx.graph.read.load import load
 from gradskip_onnx.model_file import opening
 from tests.support.models import Vit, vit
 
@@ -109,6 +110,37 @@ def test_weight_files_are_hashed_one_by_one(tmp_path: Path):
         found.add(opening.open_model_file(tmp_path / "m").sha256([tmp_path / "1", tmp_path / "2"]))
     assert len(found) == 2
     assert opening.open_model_file(tmp_path / "m").sha256() == hashlib.sha256(b"model").hexdigest()
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before it is hashed", "after it is hashed"])
+def test_weights_replaced_while_a_model_is_read(model: Path, monkeypatch: pytest.MonkeyPatch, before: bool):
+    """Small weights are copied out of their file; they are of the bytes that were hashed, or there is no answer."""
+    bias = next(tensor for tensor in stored_floats(model) if len(tensor.dims) == 1)
+    weights, other = model.parent / "weights.bin", model.parent / "other.bin"
+    old = weights.read_bytes()
+    change(model, bias, keep_dates=True)
+    other.write_bytes(weights.read_bytes())
+    weights.write_bytes(old)
+    original = opening.ModelFile.sha256
+
+    def replacing(file: opening.ModelFile, others: Iterable[Path] = ()) -> str:
+        if before and other.exists():
+            other.replace(weights)
+        digest = original(file, others)
+        if other.exists():
+            other.replace(weights)
+        return digest
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opening.ModelFile, "sha256", replacing)
+        if not before:
+            with pytest.raises(ModelError, match=r"weights.bin was changed or replaced"):
+                load(model)
+            return
+        found = load(model)
+    fresh = load(model)
+    assert found.sha256 == fresh.sha256
+    assert found.model == fresh.model
 
 
 @pytest.mark.parametrize("keep_dates", [True, False])

@@ -208,6 +208,13 @@ def bomb(op: str, *shape: int) -> Spoil:
     return spoil
 
 
+def empty_axes(model: onnx.ModelProto) -> None:
+    """Allowed by ONNX Runtime, which takes it for all axes."""
+    mean = helper.make_node("ReduceMean", ["STREAM"], ["mean"], name="mean", axes=[0])
+    del mean.attribute[0].ints[:]
+    between_blocks(model, [mean, helper.make_node("Add", ["STREAM", "mean"], ["added"])], "added")
+
+
 # What is spoiled -> what the line must say, besides the name of the file where that is known.
 REFUSED: dict[Spoil, str] = {
     duplicated_initialiser: "twice", duplicated_small_initialiser: "twice",
@@ -216,7 +223,7 @@ REFUSED: dict[Spoil, str] = {
     wrong_dtype: "", unknown_dtype: "", short_raw_data: "", huge_dims: "", negative_dims: "",
     attribute_not_utf8: "", reference_outside_functions: "outer", unknown_domain: "no.such.domain", no_opset: "",
     image_of_2_31: ELEMENTS.variable, duplicate_function: "twice", recursive_function: "calls itself",
-    exponential_functions: NODES.variable,
+    exponential_functions: NODES.variable, empty_axes: "'mean' (ReduceMean)",
 }  # fmt: skip
 
 
@@ -279,6 +286,66 @@ def test_external_data_with_odd_numbers(key: str, value: str, tmp_path: Path):
     path.write_bytes(model.SerializeToString())
 
     fails(run("inspect", path), 2)
+
+
+LOCATIONS = {
+    "overlong": b"x" * 5000, "overlong folders": b"a/" * 3000 + b"b", "not UTF-8": b"w\xff\xfe", "zero byte": b"w\0w",
+    "folder": b".", "escapes": b"w\x1b[2J\n", "none": b"",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("location", LOCATIONS.values(), ids=LOCATIONS)
+def test_external_data_at_odd_places(location: bytes, tmp_path: Path):
+    model = vit()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="~" * len(location))
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString().replace(b"~" * len(location), location))
+    result = run("inspect", path)
+
+    fails(result, 2, tensor.name if location in (b"", b"w\xff\xfe") else "is missing")
+    assert len(result.stderr) < 500
+
+
+def held_outside(name: str, value: np.ndarray, folder: Path) -> TensorProto:
+    (folder / name).write_bytes(value.tobytes())
+    tensor = numpy_helper.from_array(value, name)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=name)
+    return tensor
+
+
+def in_a_function(model: onnx.ModelProto, folder: Path) -> None:
+    factor = helper.make_node("Constant", [], ["c"], value=held_outside("factor", np.ones(1, np.float32), folder))
+    body = [factor, helper.make_node("Mul", ["x", "c"], ["y"])]
+    with_functions(model, helper.make_function("own", "f", ["x"], ["y"], body, [helper.make_opsetid("", 17)]))
+
+
+def in_a_branch(model: onnx.ModelProto, folder: Path) -> None:
+    value = helper.make_tensor_value_info("c", FLOAT, [1])
+    body = helper.make_graph([], "body", [], [value], [held_outside("factor", np.ones(1, np.float32), folder)])
+    body.initializer[0].name = "c"
+    model.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
+    choice = helper.make_node("If", ["yes"], ["chosen"], then_branch=body, else_branch=body)
+    between_blocks(model, [choice, helper.make_node("Mul", ["STREAM", "chosen"], ["scaled"])], "scaled")
+
+
+Put = Callable[[onnx.ModelProto, Path], None]
+
+
+@pytest.mark.parametrize("put", [in_a_function, in_a_branch])
+def test_weights_outside_are_hashed_wherever_they_are_named(put: Put, tmp_path: Path):
+    model = vit()
+    put(model, tmp_path)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    source = load(tmp_path / "model.onnx")
+    (tmp_path / "factor").write_bytes(np.full(1, 2, np.float32).tobytes())
+
+    assert source.others == (tmp_path / "factor",)
+    assert load(tmp_path / "model.onnx").sha256 != source.sha256
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

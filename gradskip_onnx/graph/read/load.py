@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +14,7 @@ from onnx.external_data_helper import load_external_data_for_tensor
 from gradskip_onnx.errors import ModelError
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
 from gradskip_onnx.types import Source
+from gradskip_onnx.untrusted_files import shortened
 
 from .accepted import require_accepted
 from .bounds import check_bounds
@@ -32,13 +33,15 @@ def load(model: str | os.PathLike[str] | bytes | ModelFile) -> Source:
     check_bounds(proto, name)
     others = tuple(path for path in _external_files(proto, folder, name) if path != file.path)
     require_accepted(file, light, proto)
-    _fetch_small(proto, folder)
+    sha256 = file.sha256(others)
+    _fetch_small(proto, folder)  # behind the hash, and looked at again: what is read is what was hashed
+    file.require_unchanged()
     newer = None
     if too_old(proto):  # the converter needs the weights
         proto = _parse(file.data.tobytes(), name)
         newer = upgrade(proto, name)
     given = None if newer is None else proto
-    return Source(name, file.sha256(others), _opsets(newer or proto), newer or proto, folder, given, others)
+    return Source(name, sha256, _opsets(newer or proto), newer or proto, folder, given, others)
 
 
 def in_memory(model: onnx.ModelProto, name: str) -> Source:
@@ -67,44 +70,54 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
     return proto
 
 
-def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Every stored tensor of a graph and of the graphs inside its nodes."""
+def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every stored tensor of a model: of its graph, of its functions, and of the graphs inside their nodes."""
+    yield from _tensors_of_graph(model.graph)
+    for function in model.functions:
+        yield from _tensors_of_nodes(function.node)
+
+
+def _tensors_of_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-                yield from tensors_of(inner)
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _tensors_of_nodes(graph.node)
+
+
+def _tensors_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
+        yield from [attribute.t] if attribute.HasField("t") else attribute.tensors
+        for sparse in [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else attribute.sparse_tensors:
+            yield from (sparse.values, sparse.indices)
+        for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            yield from _tensors_of_graph(inner)
 
 
 def _external_files(proto: onnx.ModelProto, folder: Path | None, name: str) -> list[Path]:
     """The weight files beside the model; a location outside its folder is refused, since the file is untrusted."""
     locations: dict[str, str] = {}
-    for tensor in tensors_of(proto.graph):
+    for tensor in tensors_of(proto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             entry = {item.key: item.value for item in tensor.external_data}
+            if not all(isinstance(text, str) for text in (*entry, *entry.values())):  # protobuf gives it as bytes
+                raise ModelError(f"{name}: where tensor {tensor.name!r} lies is not UTF-8; is the file damaged?")
             locations.setdefault(entry.get("location", ""), tensor.name)
     found = []
     for location, tensor_name in sorted(locations.items()):
-        relative = PurePosixPath(location)
+        relative, shown = PurePosixPath(location), shortened(location)
         if not location or relative.is_absolute() or ".." in relative.parts:
-            raise ModelError(
-                f"{name}: tensor {tensor_name!r} points outside the model's folder ({location!r}); refused"
-            )
+            raise ModelError(f"{name}: tensor {tensor_name!r} points outside the model's folder ({shown!r}); refused")
         if folder is None:
-            raise ModelError(f"{name}: weights are in a separate file ({location}); load the model by its path instead")
-        path = folder / relative
-        if not path.is_file():
-            raise ModelError(f"{name}: weight file {location} is missing; it must lie beside the model")
-        found.append(path)
+            raise ModelError(f"{name}: weights are in a separate file ({shown!r}); load the model by its path instead")
+        if not os.path.isfile(folder / relative):  # unlike Path.is_file, it takes names that no file can have
+            raise ModelError(f"{name}: weight file {shown!r} is missing; it must lie beside the model")
+        found.append(folder / relative)
     return found
 
 
 def _fetch_small(proto: onnx.ModelProto, folder: Path | None) -> None:
     """Load small external tensors into the model: some tools move even shapes out, and shape inference needs them."""
-    for tensor in tensors_of(proto.graph):
+    for tensor in tensors_of(proto):
         if tensor.data_location == onnx.TensorProto.EXTERNAL and prod(tensor.dims) <= SMALL:
             try:
                 load_external_data_for_tensor(tensor, str(folder))
