@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.images.read import BROKEN, check_size
+from gradskip_onnx.images.read import BROKEN, check_size, pillow_bound
 from gradskip_onnx.limits import IMAGE_BYTES
 from gradskip_onnx.types import Array
 from gradskip_onnx.untrusted_files import read_bounded, shortened
@@ -57,7 +57,8 @@ def read_areas(path: Path) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns about harmless metadata; the size is checked here
         try:
-            with Image.open(io.BytesIO(read_bounded(path, IMAGE_BYTES)), formats=("PNG",)) as image:
+            data = io.BytesIO(read_bounded(path, IMAGE_BYTES))
+            with pillow_bound(), Image.open(data, formats=("PNG",)) as image:
                 check_size(image, str(path))
                 if image.mode not in MODES:
                     raise InputError(f"{path}: a mask has one number a pixel, this image has mode {image.mode}")

@@ -7,8 +7,11 @@ import io
 import os
 import struct
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -28,6 +31,9 @@ SUFFIXES = (
 
 # Everything the decoders of Pillow are known to raise on broken files.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, OverflowError, IndexError, RuntimeError, struct.error)
+
+
+_RAISED = RLock()  # held while Pillow's bound is not its own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +60,7 @@ def decode(data: bytes, name: str) -> Image.Image:
         # Pillow warns about decompression bombs, which `check_size` refuses, and about harmless bad metadata.
         warnings.simplefilter("ignore")
         try:
-            with _identify(data) as image:
+            with pillow_bound(), _identify(data) as image:
                 check_size(image, name)
                 image.load()
                 return upright_rgb(image, name)
@@ -66,6 +72,24 @@ def decode(data: bytes, name: str) -> Image.Image:
             raise InputError(f"{name}: not an image that can be read (known: PNG, JPEG, WebP, TIFF, ...)") from None
         except BROKEN as error:
             raise InputError(f"{name}: broken image ({str(error) or type(error).__name__})") from None
+
+
+@contextmanager
+def pillow_bound() -> Iterator[None]:
+    """Where our limit was raised, let Pillow's own bound, which is lower, not stand in its way while the block runs.
+
+    Pillow has one for the whole process: it is changed only then, and by one thread at a time.
+    """
+    if PIXELS.amount <= PIXELS.default:
+        yield
+        return
+    with _RAISED:
+        bound = Image.MAX_IMAGE_PIXELS
+        Image.MAX_IMAGE_PIXELS = None if bound is None else max(bound, PIXELS.amount)
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = bound
 
 
 def check_size(image: Image.Image, name: str) -> None:

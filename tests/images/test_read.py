@@ -46,6 +46,21 @@ def test_limit_is_above_what_cameras_make():
     assert PIXELS.default >= 8192 * 12288 * 0.9
 
 
+@pytest.mark.parametrize("fmt", ["PNG", "WEBP", "TIFF", "GIF"])
+def test_a_raised_limit_goes_beyond_that_of_pillow(monkeypatch, fmt):
+    """Pillow refuses twice its own bound; whoever raises ours means both, and everybody else still has Pillow's."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
+    data = encode(picture(64, 64), fmt)
+    with pytest.raises(InputError, match="too large"):
+        decode(data, "x")
+    monkeypatch.setenv(PIXELS.variable, str(2 * PIXELS.default))
+    assert decode(data, "x").size == (64, 64)
+    assert Image.MAX_IMAGE_PIXELS == 500
+    with pytest.raises(InputError, match=f"limit {2 * PIXELS.default}"):
+        decode(png_header(60_000, 60_000), "x")
+    assert Image.MAX_IMAGE_PIXELS == 500
+
+
 def test_exif_orientation_is_applied():
     image = picture(20, 30)
     exif = Image.Exif()
