@@ -1,4 +1,4 @@
-"""Kills `explain` and `evaluate` at random moments, lets them go on, and compares with runs that nobody disturbed.
+"""Kills `explain`, `evaluate` and `export` at random moments, lets them go on, and compares with undisturbed runs.
 
 python -m benchmarks.kills --count 200 --seed 0
 
@@ -10,6 +10,7 @@ undisturbed run leaves, and in between there may be no half file.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -17,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from gradskip_onnx.demo.scenes import scene
 IMAGES = 4
 KILLS_A_ROUND = 4  # each killed run is resumed by the next, the last by one that ends
 QUICK = ("--threads", "1", "-q")
-SHARE = 0.7  # of the time of a whole first run within which kills fall: later runs have less to do
+EXPORTED = ("vit_tiny_patch16_224", "--random-weights", "--size", "64")
 TIMES = ("timings", "seconds")  # what differs from run to run
 
 
@@ -42,10 +44,12 @@ class Command:
     name: str
     words: tuple[str, ...]
     results: Callable[[Path], dict[str, Any]]
+    file: str = ""  # that it writes in the folder, where it takes a file
+    share: float = 0.7  # of the time of a whole first run within which kills fall: later runs have less to do
 
 
 def commands(scratch: Path) -> tuple[Command, ...]:
-    """`explain` and `evaluate` on the embedded model and a few scenes."""
+    """`explain` and `evaluate` on the embedded model and a few scenes; `export` of a small model, where torch is."""
     data = scratch / "data"
     data.mkdir()
     for seed in range(IMAGES):
@@ -55,11 +59,16 @@ def commands(scratch: Path) -> tuple[Command, ...]:
     return (
         Command("explain", ("explain", model, str(data), "--force", "--method", "gradskip", *QUICK), explained),
         Command("evaluate", ("evaluate", model, str(data), *chosen, *QUICK), evaluated),
+        *(
+            [Command("export", ("export", *EXPORTED, "--force"), exported, "model.onnx", 1.0)]
+            if find_spec("timm")
+            else []
+        ),
     )
 
 
 def start(command: Command, output: Path, cache: Path) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-P", "-m", "gradskip_onnx.cli", *command.words, "-o", str(output)]
+    words = [sys.executable, "-P", "-m", "gradskip_onnx.cli", *command.words, "-o", str(output / command.file)]
     return subprocess.Popen(
         words, env=os.environ | {"GRADSKIP_CACHE": str(cache)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -109,29 +118,37 @@ def evaluated(output: Path) -> dict[str, Any]:
     return found
 
 
+def exported(output: Path) -> dict[str, Any]:
+    """The model and its weights, if they are there, each as a hash."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(output.glob("model.onnx*"))}
+
+
 def without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_times(entry) for key, entry in value.items() if key not in TIMES}
     return [without_times(entry) for entry in value] if isinstance(value, list) else value
 
 
-def rounds(count: int, seed: int, scratch: Path) -> Iterator[tuple[str, int]]:
-    """Yield (command, kills that hit) round by round; AssertionError names the round that left something else."""
+def rounds(count: int, seed: int, scratch: Path, names: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
+    """Yield (command, kills that hit) round by round; AssertionError names the round that left something else.
+
+    The commands take turns: all of them, or those named.
+    """
     rng, cache = random.Random(seed), scratch / "cache"
     known: dict[str, tuple[dict[str, Any], float]] = {}
-    both = commands(scratch)
-    for command in both:
+    turns = [command for command in commands(scratch) if not names or command.name in names]
+    for command in turns:
         seconds = finish(command, scratch / f"whole-{command.name}", cache)
         known[command.name] = command.results(scratch / f"whole-{command.name}"), seconds
     killed = number = 0
     while killed < count:
-        command, number = both[number % len(both)], number + 1
+        command, number = turns[number % len(turns)], number + 1
         (expected, seconds), output = known[command.name], scratch / f"round-{number}"
         if rng.random() < 0.25:
             cache = scratch / f"cache-{number}"  # a new one, so that writing it is interrupted, too
         hits = 0
         for _ in range(min(KILLS_A_ROUND, count - killed)):
-            hits += kill(command, output, cache, rng.uniform(0, SHARE * seconds))
+            hits += kill(command, output, cache, rng.uniform(0, command.share * seconds))
             partly = command.results(output)
             assert same(partly, expected), f"round {number}, {command.name}: half a result"
         finish(command, output, cache)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.untrusted_files import shortened
 
 if TYPE_CHECKING:
     from .request import Exportable, ExportRequest
@@ -32,7 +33,7 @@ def _named(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_folder(name: str) -> bool:
-    return bool(name) and Path(name).is_dir()
+    return bool(name) and os.path.isdir(name)  # unlike Path.is_dir, it takes names that no file can have
 
 
 # The first row that takes the name wins; folders come first, because a folder may be named like a model.
@@ -49,7 +50,8 @@ def find(name: str) -> Exporter:
     for row in EXPORTERS:
         if row.takes(name):
             return row
-    raise InputError(f"no exporter takes {name!r}; names look like: {'; '.join(row.example for row in EXPORTERS)}")
+    examples = "; ".join(row.example for row in EXPORTERS)
+    raise InputError(f"no exporter takes {shortened(name)!r}; names look like: {examples}")
 
 
 def load(request: ExportRequest) -> Exportable:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import struct
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.limits import TEXT_BYTES, UNPACKED_BYTES
+from gradskip_onnx.untrusted_files import open_regular, read_bounded, shortened
 
 if TYPE_CHECKING:
     import torch
@@ -15,13 +20,16 @@ if TYPE_CHECKING:
 # Keys under which training scripts store the state dict.
 NESTS = ("state_dict", "model", "model_state_dict", "model_ema", "module", "teacher")
 PREFIXES = ("module.", "model.", "_orig_mod.")  # DataParallel, Lightning, torch.compile
+ARCHIVE = b"PK\x03\x04"  # how torch tells its archives from older pickles
+# What zipfile is known to raise on archives that are broken.
+BROKEN_ARCHIVE = (OSError, ValueError, NotImplementedError, zipfile.BadZipFile, struct.error)
 SHOWN = 3  # most names of each kind in a message
 
 
 def read(path: Path) -> dict[str, torch.Tensor]:
     """The tensors of a checkpoint by name, without the keys and prefixes that training tools add."""
-    if not path.is_file():
-        raise InputError(f"checkpoint {path} does not exist")
+    if not os.path.lexists(path):
+        raise InputError(f"checkpoint {shortened(path)} does not exist")
     document = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
     return _strip(_unnest(document, path))
 
@@ -31,6 +39,7 @@ def _safetensors(path: Path) -> Any:
     from safetensors.torch import load_file
 
     try:
+        open_regular(path).close()
         return load_file(path)
     except (SafetensorError, OSError) as failure:
         raise InputError(f"checkpoint {path} is not a sound safetensors file: {failure}") from failure
@@ -40,15 +49,43 @@ def _pickled(path: Path) -> Any:
     import torch
 
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with open_regular(path) as stream:
+            require_no_bomb(stream, path)
+            return torch.load(stream, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as refused:
         raise InputError(
             f"checkpoint {path} holds more than tensors and was refused, because loading it could run code; "
             "save its state_dict alone, or as safetensors"
         ) from refused
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError) as failure:
+    except (*BROKEN_ARCHIVE, EOFError, RuntimeError, KeyError) as failure:
         reason = (str(failure).strip() or type(failure).__name__).splitlines()[0][:160]
         raise InputError(f"checkpoint {path} cannot be read: {reason}") from failure
+
+
+def require_no_bomb(stream: BinaryIO, path: Path) -> None:
+    """Raise InputError for an archive whose entries hold much more than its file; the stream is at its start again."""
+    if stream.read(len(ARCHIVE)) == ARCHIVE:
+        with zipfile.ZipFile(stream) as archive:
+            held = sum(entry.file_size for entry in archive.infolist())
+        more = held - os.fstat(stream.fileno()).st_size
+        if more > UNPACKED_BYTES.amount:
+            raise InputError(
+                f"checkpoint {path} holds {more:,} bytes more than its file has, limit {UNPACKED_BYTES.amount:,}; "
+                f"torch does not compress; if the file is to be trusted, raise it by {UNPACKED_BYTES.variable}"
+            )
+    stream.seek(0)
+
+
+def require_no_bombs(folder: Path) -> None:
+    """`require_no_bomb` for every pickle in a folder of transformers; its texts must be small, too."""
+    for path in sorted(folder.glob("*.bin")):
+        try:
+            with open_regular(path) as stream:
+                require_no_bomb(stream, path)
+        except BROKEN_ARCHIVE as failure:
+            raise InputError(f"checkpoint {path} cannot be read: {failure}") from failure
+    for path in sorted(folder.glob("*.json")):
+        read_bounded(path, TEXT_BYTES)
 
 
 def _unnest(document: Any, path: Path) -> dict[str, torch.Tensor]:

@@ -212,6 +212,7 @@ def _pretrained(kind: str, place: str, request: ExportRequest) -> Any:
 
 def _stored(kind: str, folder: Path, request: ExportRequest) -> Any:
     """The model with the weights in the folder; transformers reads pickles with weights_only, so no code is run."""
+    checkpoints.require_no_bombs(folder)
     try:
         return _pretrained(kind, str(folder.resolve()), request)
     except pickle.UnpicklingError as refused:

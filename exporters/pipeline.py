@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.read.load import in_memory
 from gradskip_onnx.graph.read.load import load as load_source
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
+from gradskip_onnx.output.atomic import scratch_folder
+from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.selfcontained import bundle
 from gradskip_onnx.types import Source
 
@@ -63,38 +64,48 @@ def export(
 ) -> Report:
     """Write the model that `request` names to `output` and compare the file with it."""
     bundle.refuse_overwriting(output, force)  # fails before weights are fetched; `save` checks again
-    tracers(opset)  # also fails early, for an opset that cannot be written
+    Folder(output.parent).open()  # also fails early, for a folder that cannot be written to
+    tracers(opset)  # and for an opset that cannot
     step(f"loading {request.name}")
     exportable = load(request)
-    step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
-    with tempfile.TemporaryDirectory() as scratch:
-        source = _as_source(_traced(exportable, opset), Path(scratch))
-        if plain:
-            model = bundle.annotate(source.model, preprocess=exportable.preprocess, labels=exportable.labels)
-        else:
-            step("finding the blocks and adding their gradients")
-            reading = read(source)
-            model = bundle.assemble(source, reading, preprocess=exportable.preprocess, labels=exportable.labels)
-        step(f"writing {output}")
-        files = bundle.save(model, output, source, force=force)
+    try:
+        with scratch_folder(output.parent) as scratch:
+            files = _write(exportable, output, scratch, opset=opset, plain=plain, force=force, step=step)
+    except OSError as failure:  # of torch and onnx, which write their own files
+        raise InputError(f"{output} cannot be written: {failure.strerror or failure}") from failure
     step("verifying against torch")
     differences = verify(output, exportable)
     return Report(exportable.name, tuple(files), opset, exportable.size, len(exportable.labels), differences)
 
 
-def _traced(exportable: Exportable, opset: int) -> onnx.ModelProto:
+def _write(
+    exportable: Exportable, output: Path, scratch: Path, *, opset: int, plain: bool, force: bool, step: Step
+) -> list[Path]:
+    """Trace the model, add the gradient graph, write both; `scratch` is a folder for files in between."""
+    step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
+    source = _as_source(_traced(exportable, opset, scratch), scratch)
+    if plain:
+        model = bundle.annotate(source.model, preprocess=exportable.preprocess, labels=exportable.labels)
+    else:
+        step("finding the blocks and adding their gradients")
+        model = bundle.assemble(source, read(source), preprocess=exportable.preprocess, labels=exportable.labels)
+    step(f"writing {output}")
+    return bundle.save(model, output, source, force=force)
+
+
+def _traced(exportable: Exportable, opset: int, scratch: Path) -> onnx.ModelProto:
     """The forward graph; for float16 that of a copy in half precision, with pixels and logits in float32."""
     import torch
 
     example = torch.zeros(1, 3, *exportable.size)
     if exportable.dtype == "float32":
-        return _trace(exportable.module, example, opset)
-    return _trace(_half_inside(copy.deepcopy(exportable.module).half()), example, opset)
+        return _trace(exportable.module, example, opset, scratch)
+    return _trace(_half_inside(copy.deepcopy(exportable.module).half()), example, opset, scratch)
 
 
-def _trace(module: torch.nn.Module, example: torch.Tensor, opset: int) -> onnx.ModelProto:
+def _trace(module: torch.nn.Module, example: torch.Tensor, opset: int, scratch: Path) -> onnx.ModelProto:
     try:
-        return trace(module, example, opset=opset)
+        return trace(module, example, opset=opset, scratch=scratch)
     except ModuleNotFoundError as missing:
         raise InputError(f"export needs {missing.name}, which is not installed; run: {EXTRA}") from missing
 

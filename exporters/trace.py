@@ -100,12 +100,16 @@ def trace(
     opset: int = DEFAULT_OPSET,
     input_name: str = "pixel_values",
     output_name: str = "logits",
+    scratch: Path | None = None,
 ) -> onnx.ModelProto:
-    """The module as ONNX, for any number of images with the shape of those in `example` (B, C, H, W)."""
+    """The module as ONNX, for any number of images with the shape of those in `example` (B, C, H, W).
+
+    torch writes it to a file first: in the folder `scratch`, else in the system's temporary one.
+    """
     import torch
 
     images = torch.zeros((BATCH, *example.shape[1:]), dtype=example.dtype)
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+    with tempfile.TemporaryDirectory(dir=scratch) as folder, torch.no_grad():
         call = Call(module.eval(), images, Path(folder) / "model.onnx", opset, input_name, output_name)
         model = _written(call)
         logits = tuple(module(images).shape)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from .locks import try_lock
@@ -29,14 +31,15 @@ def write_whole(path: Path, content: bytes, *, replace: bool = True) -> None:
             stream.write(content)
             stream.flush()
             if os.name == "posix":  # elsewhere an open file cannot be renamed
-                _rename(temporary, path, replace)
+                rename_whole(temporary, path, replace)
         if os.name != "posix":
-            _rename(temporary, path, replace)
+            rename_whole(temporary, path, replace)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _rename(temporary: Path, path: Path, replace: bool) -> None:
+def rename_whole(temporary: Path, path: Path, replace: bool) -> None:
+    """Give a finished file its name; without `replace` a file that has it already raises FileExistsError."""
     if not replace:
         try:
             os.link(temporary, path)  # unlike a rename, a second name never takes the place of a file
@@ -49,8 +52,24 @@ def _rename(temporary: Path, path: Path, replace: bool) -> None:
     os.replace(temporary, path)
 
 
+@contextlib.contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """A folder in `parent` for files that are renamed when they are whole; gone at the end."""
+    folder = parent / temporary_name()
+    folder.mkdir()
+    handle = os.open(folder, os.O_RDONLY) if os.name == "posix" else None  # elsewhere folders cannot be opened
+    try:
+        if handle is not None:
+            try_lock(handle)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if handle is not None:
+            os.close(handle)
+
+
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of writers that are gone; those of living ones are locked."""
+    """Remove the temporary files and folders of writers that are gone; those of living ones are locked."""
     if os.name != "posix":
         return
     with contextlib.suppress(OSError):
@@ -59,6 +78,6 @@ def remove_leftovers(folder: Path) -> None:
                 handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
                     if try_lock(handle):
-                        path.unlink()
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
                 finally:
                     os.close(handle)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -24,8 +23,10 @@ from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.instrument.build_plan import REGION, TARGET, build_plan
 from gradskip_onnx.model_file.mapped_weights import lies_elsewhere, weight_bytes
 from gradskip_onnx.model_file.metadata import FORMAT, KEY
+from gradskip_onnx.output.atomic import rename_whole, scratch_folder
 from gradskip_onnx.surgeon.node_writer import names_in
 from gradskip_onnx.types import Architecture, Needs, Plan, Source
+from gradskip_onnx.untrusted_files import shortened
 from gradskip_onnx.version import __version__
 
 EXPLAIN = "explain"  # bool input, default true; false: only the forward pass is computed
@@ -174,8 +175,12 @@ def _info(name: str, kind: int) -> onnx.ValueInfoProto:
 
 def refuse_overwriting(path: Path, force: bool) -> None:
     """Raise InputError if the file exists and `force` is not set."""
-    if path.exists() and not force:
-        raise InputError(f"{path} exists already; choose another name or give --force")
+    if os.path.lexists(path) and not force:
+        raise _taken(path)
+
+
+def _taken(path: Path) -> InputError:
+    return InputError(f"{path} exists already; choose another name or give --force")
 
 
 def save(model: onnx.ModelProto, path: Path, source: Source | None = None, *, force: bool = False) -> list[Path]:
@@ -190,14 +195,32 @@ def save(model: onnx.ModelProto, path: Path, source: Source | None = None, *, fo
         onnx.load_external_data_for_model(model, str(source.folder))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".gradskip-") as scratch:
-            whole = Path(scratch) / path.name
+        with scratch_folder(path.parent) as scratch:
+            whole = scratch / path.name
             location = f"{path.name}.data" if external else None
             onnx.save_model(model, whole, save_as_external_data=external, location=location)
-            written = sorted(Path(scratch).iterdir(), key=lambda file: file == whole)  # the model file last
+            written = sorted(scratch.iterdir(), key=lambda file: file == whole)  # the model file last
             for file in written:
                 file.chmod(whole.stat().st_mode)  # onnx makes weight files readable by their owner only
-                os.replace(file, path.parent / file.name)
-            return [path.parent / file.name for file in reversed(written)]
+            return _put_in_place(written, path, force)
     except OSError as failure:
-        raise InputError(f"{path} cannot be written: {failure.strerror or failure}") from failure
+        raise InputError(f"{shortened(path)} cannot be written: {failure.strerror or failure}") from failure
+
+
+def _put_in_place(written: Sequence[Path], path: Path, force: bool) -> list[Path]:
+    """Give the finished files their names beside `path`, the model last: where it is, all is there.
+
+    A model that is replaced goes before its weights do, so that it is never read with those of another.
+    """
+    if force and len(written) > 1:
+        path.unlink(missing_ok=True)
+    placed: list[Path] = []
+    for file in written:
+        try:
+            rename_whole(file, path.with_name(file.name), force)
+        except FileExistsError as taken:
+            for earlier in placed:
+                earlier.unlink()
+            raise _taken(path.with_name(file.name)) from taken
+        placed.append(path.with_name(file.name))
+    return placed[::-1]

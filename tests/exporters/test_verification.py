@@ -113,7 +113,7 @@ def test_the_torch_model_is_left_as_it_was(folder):
     """Also by an export in half precision and the check in double, which are done on copies."""
     exportable = load(ExportRequest(VIT, size=(32, 32), random_weights=True, dtype="float16"))
     before = {name: value.clone() for name, value in exportable.module.state_dict().items()}
-    onnx.save(pipeline._traced(exportable, 17), folder / "untouched.onnx")
+    onnx.save(pipeline._traced(exportable, 17, folder), folder / "untouched.onnx")
     differences = verify.verify(folder / "untouched.onnx", exportable)
     after = exportable.module.state_dict()
 

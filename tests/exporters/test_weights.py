@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from gradskip_onnx.exporters import checkpoints, load
 from gradskip_onnx.exporters.request import ExportRequest
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.limits import TEXT_BYTES, UNPACKED_BYTES
 from tests.support.command_line import run
 
 from .small_models import SIZE, VIT
@@ -127,6 +129,71 @@ def test_broken_checkpoint_is_one_error(tmp_path, content, message, suffix):
     expected = "is not a sound safetensors file" if content is not None and suffix == ".safetensors" else message
     with pytest.raises(InputError, match=expected):
         checkpoints.read(path)
+
+
+def bomb(path: Path, megabytes: int, *, twins: bool = False) -> Path:
+    """A checkpoint of zeros that is small on disk: compressed, or with many names for the same bytes."""
+    torch.save({"head.weight": torch.zeros(megabytes << 18)}, path.with_suffix(".honest"))
+    with zipfile.ZipFile(path.with_suffix(".honest")) as honest, zipfile.ZipFile(path, "w") as archive:
+        for entry in honest.infolist():
+            kind = zipfile.ZIP_STORED if twins else zipfile.ZIP_DEFLATED
+            archive.writestr(entry.filename, honest.read(entry), compress_type=kind)
+        if twins:
+            largest = max(archive.filelist, key=lambda entry: entry.file_size)
+            archive.filelist.extend([largest] * 100)
+            archive._didModify = True  # type: ignore[attr-defined]
+    return path
+
+
+@pytest.mark.parametrize(("megabytes", "twins"), [(80, False), (1, True)], ids=["compressed", "overlapping"])
+def test_zip_bomb_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, megabytes, twins):
+    path = bomb(tmp_path / "bomb.pth", megabytes, twins=twins)
+    assert path.stat().st_size < 2_000_000
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was unpacked"))
+        result = run("export", VIT, "-o", tmp_path / "m.onnx", "--checkpoint", path)
+    assert result.exit_code == 2
+    assert UNPACKED_BYTES.variable in result.output
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_a_trusted_checkpoint_may_be_compressed(tmp_path, monkeypatch):
+    path = bomb(tmp_path / "c.pth", 80)
+    monkeypatch.setenv(UNPACKED_BYTES.variable, str(100 << 20))
+    assert checkpoints.read(path)["head.weight"].numel() == 80 << 18
+    assert checkpoints.read(bomb(tmp_path / "small.pth", 1))["head.weight"].numel() == 1 << 18
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors.index.json"])
+def test_folder_with_a_bomb_is_refused(segformer_folder, tmp_path, name):
+    (tmp_path / "config.json").write_bytes((segformer_folder / "config.json").read_bytes())
+    if name.endswith(".bin"):
+        bomb(tmp_path / name, 80)
+    else:
+        with (tmp_path / name).open("wb") as stream:
+            stream.truncate(TEXT_BYTES.default + 1)
+    with pytest.raises(InputError, match=r"GRADSKIP_MAX_(UNPACKED|TEXT)_BYTES"):
+        load(ExportRequest(str(tmp_path)))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_checkpoint_that_is_a_pipe_is_not_waited_for(tmp_path, suffix):
+    os.mkfifo(tmp_path / f"c{suffix}")
+    with pytest.raises(InputError, match="named pipe"):
+        checkpoints.read(tmp_path / f"c{suffix}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["x" * 5000, "-o", "m.onnx"], [VIT, "-o", "m.onnx", "--checkpoint", "x" * 5000], [VIT, "-o", "x" * 5000]],
+    ids=["model", "checkpoint", "output"],
+)
+def test_names_that_no_file_can_have(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    result = run("export", *words, *(["--random-weights", "--size", 32] if "--checkpoint" not in words else []))
+    assert result.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_checkpoint_without_tensors_is_refused(tmp_path):

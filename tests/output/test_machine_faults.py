@@ -81,7 +81,7 @@ def test_disk_full_an_explanation_leaves_nothing(place: Path, monkeypatch: pytes
     def no_room(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(atomic, "_rename", no_room)
+    monkeypatch.setattr(atomic, "rename_whole", no_room)
     words = ("explain", place / "model.onnx", place / "data" / "00.png", "-o", place / "out")
     fails(run(*words), 2, "No space left")
     assert list((place / "out").iterdir()) == []
