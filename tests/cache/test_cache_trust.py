@@ -332,6 +332,19 @@ def test_names_of_files_in_a_graph():
 # --- a clock that jumps ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("years", [-50, 50])
+def test_clock_that_jumps_changes_no_answer(model: Path, folder: Path, years: int):
+    """Dates of the model, its weights and the kept entries, long ago or yet to come, mean nothing: bytes do."""
+    first = maps(model)
+    when = time.time() + years * 3.15e7
+    for path in (*model.parent.iterdir(), *folder.iterdir()):
+        os.utime(path, (when, when))
+    np.testing.assert_array_equal(maps(model), first)
+    bias = next(tensor for tensor in stored_floats(model) if len(tensor.dims) == 1)
+    change(model, bias, keep_dates=True)
+    np.testing.assert_array_equal(maps(model), maps(model, cache=False))
+
+
 def test_clock_that_jumps_never_prunes_the_entry_just_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Older entries dated after it, today's or from the future: the new one stays, and the limit holds."""
     monkeypatch.setenv("GRADSKIP_MAX_CACHE_FILES", "3")

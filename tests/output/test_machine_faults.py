@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import onnx
 import pytest
 
+import gradskip_onnx
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.evaluation import choose_method, choose_metric, evaluate, set_up, write
 from gradskip_onnx.evaluation.pictures import Pictures
@@ -20,8 +24,9 @@ from gradskip_onnx.output.atomic import remove_leftovers, temporary_name, write_
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.pipeline.ledger import Ledger
 from tests.support.command_line import fails, run
-from tests.support.evaluation_data import FLAGS, explainer, model_bytes, pictures
+from tests.support.evaluation_data import FLAGS, PREPROCESS, explainer, model_bytes, pictures
 
+CHOSEN = ("--methods", "rollout", "--metrics", "insertion[steps=4]", "--resamples", 100, "--pictures", 0, *FLAGS)
 CONTENTS = {".png": b"p", ".npy": b"n", ".json": b"{}"}
 
 
@@ -65,8 +70,7 @@ def test_disk_full_a_ledger_keeps_whole_lines(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("room", [0, 200, 1500])
 def test_disk_full_an_evaluation_stops_and_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch, room: int):
     """One line and exit code 2; with room again, the same table as without the fault."""
-    chosen = ("--methods", "rollout", "--metrics", "insertion[steps=4]", "--resamples", 100, "--pictures", 0, *FLAGS)
-    words = ("evaluate", place / "model.onnx", place / "data", *chosen)
+    words = ("evaluate", place / "model.onnx", place / "data", *CHOSEN)
     assert run(*words, "-o", place / "whole").exit_code == 0
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full(room))
@@ -140,7 +144,7 @@ def test_read_only_output_folder(place: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_no_room_in_the_temporary_folder(place: Path, monkeypatch: pytest.MonkeyPatch):
-    """Explaining and evaluating need none."""
+    """Explaining and evaluating need none; for `export` see tests/exporters."""
     import tempfile
 
     def no_room(*_: object, **__: object) -> None:
@@ -150,6 +154,57 @@ def test_no_room_in_the_temporary_folder(place: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr(tempfile, name, no_room)
     monkeypatch.setenv("GRADSKIP_CACHE", str(place / "kept"))
     assert run("explain", place / "model.onnx", place / "data" / "00.png", "-o", place / "out").exit_code == 0
+    assert run("evaluate", place / "model.onnx", place / "data", *CHOSEN, "-o", place / "table").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["explain", "evaluate"])
+@pytest.mark.parametrize("most", [0, 900, 6000])
+def test_files_may_not_grow(place: Path, command: str, most: int):
+    """A limit of the system on the size of files: one line or the whole result, the cache is done without."""
+    import resource
+
+    out = place / "out"
+    data, chosen = (place / "data" / "00.png", FLAGS) if command == "explain" else (place / "data", CHOSEN)
+    words = [command, place / "model.onnx", data, *chosen, "-o", out, "-q"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "gradskip_onnx.cli", *map(str, words)],
+        env=os.environ | {"GRADSKIP_CACHE": str(place / "kept")}, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert [line[:7] for line in done.stderr.splitlines()] == ["error: "]
+    assert "File too large" in done.stderr
+    if command == "explain":
+        assert list(out.iterdir()) == []
+        return
+    assert not (out / "report.html").exists()
+    assert all(path.read_bytes()[-1:] in (b"\n", b"") for path in out.glob("*.jsonl"))
+    assert all(json.loads(path.read_bytes()) for path in out.glob("*.json"))
+
+
+def test_model_replaced_while_an_evaluation_uses_it(place: Path):
+    """By a rename, as good programs do: the table is that of the model that was opened, or there is none."""
+    from gradskip_onnx.datasets import load
+
+    model, data = place / "model.onnx", load(str(place / "data"))
+    other = onnx.load(model)
+    head = other.graph.initializer[-1]
+    head.CopyFrom(onnx.numpy_helper.from_array(-onnx.numpy_helper.to_array(head), head.name))
+    chosen = [choose_method("rollout")], [choose_metric("insertion", steps=4)]
+
+    def measure(out: Path, step: Callable[[str], None]) -> bytes:
+        opened = gradskip_onnx.load(model, preprocess=PREPROCESS, threads=1)
+        evaluation, _ = set_up(opened, data, *chosen, batch=1)
+        evaluate(evaluation, out, resamples=100, step=step)
+        return (out / "results.jsonl").read_bytes()
+
+    def replace(_: str) -> None:
+        onnx.save_model(other, place / "other.onnx")
+        (place / "other.onnx").replace(model)
+
+    undisturbed = measure(place / "whole", lambda _: None)
+    assert measure(place / "out", replace) == undisturbed
+    assert measure(place / "new", lambda _: None) != undisturbed
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "timings.jsonl", "evaluation.json", ".gradskip-lock"])
@@ -157,8 +212,7 @@ def test_pipes_in_the_output_folder(place: Path, name: str):
     """Nobody waits for whoever might read or write them."""
     (place / "out").mkdir()
     os.mkfifo(place / "out" / name)
-    chosen = ("--methods", "rollout", "--metrics", "insertion[steps=4]", "--resamples", 100, "--pictures", 0, *FLAGS)
-    result = run("evaluate", place / "model.onnx", place / "data", *chosen, "-o", place / "out")
+    result = run("evaluate", place / "model.onnx", place / "data", *CHOSEN, "-o", place / "out")
     if name == ".gradskip-lock":  # a pipe can be locked like a file
         assert result.exit_code == 0
     else:

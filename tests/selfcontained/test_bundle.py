@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.read.load import load
 from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.model_file.metadata import KEY, read_metadata
+from gradskip_onnx.output.atomic import rename_whole
+from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.selfcontained import bundle
 from tests.support.models import Vit, vit
 
@@ -197,6 +203,77 @@ def test_saving_below_a_file_fails_in_one_line(whole, tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         bundle.save(whole, tmp_path / "file" / "model.onnx")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import onnx
+from gradskip_onnx.selfcontained import bundle
+
+bundle.LARGEST_INLINE, rename, left = 0, bundle.rename_whole, [int(sys.argv[3])]
+
+def deadly(*arguments):
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left[0] -= 1
+    rename(*arguments)
+
+bundle.rename_whole = deadly
+bundle.save(onnx.load(sys.argv[1]), Path(sys.argv[2]), force=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills as POSIX does")
+@pytest.mark.parametrize("renames", range(3))
+def test_killed_while_files_are_put_in_place(plain, tmp_path: Path, renames: int):
+    """A model is never left with the weights of another, and the next run clears what the killed one left."""
+    path, given = tmp_path / "out" / "model.onnx", tmp_path / "given.onnx"
+    other = onnx.ModelProto()
+    other.CopyFrom(plain)
+    bias = next(tensor for tensor in other.graph.initializer if tensor.data_type == onnx.TensorProto.FLOAT)
+    bias.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(bias) + 1, bias.name))
+    for model, killed in ((plain, 9), (other, renames)):
+        onnx.save_model(model, given)
+        words = [sys.executable, "-P", "-c", KILLED, str(given), str(path), str(killed)]
+        done = subprocess.run(words, check=False, capture_output=True)
+    assert done.returncode == (0 if renames == 2 else -signal.SIGKILL), done.stderr
+    assert path.exists() == (renames == 2)
+    Folder(path.parent).open()
+    assert list(path.parent.glob(".gradskip*")) == []
+    subprocess.run([*words[:-1], "9"], check=True)
+    assert {file.name for file in path.parent.iterdir()} == {"model.onnx", "model.onnx.data"}
+    found = onnx.numpy_helper.to_array(next(t for t in onnx.load(path).graph.initializer if t.name == bias.name))
+    np.testing.assert_array_equal(found, onnx.numpy_helper.to_array(bias))
+
+
+def test_disk_full_nothing_is_written(whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def half(_: object, path: Path, **__: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"earlier")
+    monkeypatch.setattr(onnx, "save_model", half)
+    with pytest.raises(InputError, match="No space left"):
+        bundle.save(whole, path, force=True)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"model.onnx": b"earlier"}
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.onnx.data"])
+def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    """Neither the model nor the file of its weights, and no half of an export stays beside it."""
+    monkeypatch.setattr(bundle, "LARGEST_INLINE", 0)
+
+    def beaten(temporary: Path, path: Path, replace: bool) -> None:
+        if path.name == name:
+            path.write_bytes(b"another run's")
+        rename_whole(temporary, path, replace)
+
+    monkeypatch.setattr(bundle, "rename_whole", beaten)
+    with pytest.raises(InputError, match="exists already"):
+        bundle.save(vit(Vit(depth=3)), tmp_path / "model.onnx")
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {name: b"another run's"}
 
 
 @pytest.fixture(scope="module")
