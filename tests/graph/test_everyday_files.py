@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import version_converter
 from PIL import Image
@@ -21,6 +20,7 @@ from gradskip_onnx.graph.rewrite.lower import HARDWARE
 from gradskip_onnx.types import Array
 from tests.support.command_line import fails, run
 from tests.support.models import Vit, segmenter, vit
+from tests.support.optimised_files import optimised
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 LEVELS = ("BASIC", "EXTENDED", "ALL")
@@ -67,15 +67,6 @@ FIXED = {
 @cache
 def unoptimised(name: str) -> Array:
     return explain(FIXED[name]())
-
-
-def optimised(model: onnx.ModelProto, level: str, folder: Path) -> onnx.ModelProto:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
-    options.optimized_model_filepath = str(folder / "optimised.onnx")
-    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return onnx.load(options.optimized_model_filepath)
 
 
 @pytest.mark.parametrize("level", LEVELS)

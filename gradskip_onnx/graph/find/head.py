@@ -17,8 +17,8 @@ from gradskip_onnx.tasks import BY_RANK
 from gradskip_onnx.types import Block, TaskName, TensorFact
 
 SQUASHED = of_kind(Kind.PROBABILITIES) | {"Sigmoid"}  # the scores are their input
-PASSED = frozenset({"Identity", "Cast"})
-REARRANGED = PASSED | {"Resize"}  # the same classes on the same axis, in another type or at another size
+PASSED = frozenset({"Identity", "Cast"})  # an Identity is left where two outputs hold one value
+REARRANGED = frozenset({"Cast", "Resize"})  # the same classes on the same axis, in another type or at another size
 CALLED = "logits"
 CLASS_AXIS = 1
 DEFAULT_AXIS = {"Softmax": -1, "LogSoftmax": -1, "ArgMax": 0}  # of the operators that compare classes
