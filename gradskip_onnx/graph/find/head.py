@@ -31,10 +31,10 @@ def possible_logits(graph: gs.Graph, lookup: Index) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is known about the scores besides the graph: the task the user named, and numbers of class names at hand."""
+    """What is known about the scores besides the graph: the task the user named, and stated numbers of classes."""
 
     task: TaskName | None = None
-    names: tuple[int, ...] = ()
+    classes: tuple[int, ...] = ()
 
 
 NOTHING_TOLD = Told()
@@ -88,7 +88,7 @@ def _evidence(lookup: Index, output: str, name: str, fact: TensorFact, told: Tol
     """Whether anything says that a tensor holds scores of classes along its axis 1."""
     return (
         told.task is not None
-        or fact.dims[CLASS_AXIS] in told.names
+        or fact.dims[CLASS_AXIS] in told.classes
         or output.rpartition("/")[2] == CALLED
         or _compared(lookup, name, len(fact.dims))
     )
