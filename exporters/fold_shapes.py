@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
+from gradskip_onnx.graph.read.copies import take_out_copies
 from gradskip_onnx.graph.read.forward import absorb_constants
 from gradskip_onnx.runtime.session import open_session
-from gradskip_onnx.surgeon.element_types import numpy_type, onnx_type
-from gradskip_onnx.surgeon.node_writer import replace_reads
+from gradskip_onnx.surgeon.element_types import numpy_type
 from gradskip_onnx.types import Array
 
 BATCHES = (2, 5)  # batch sizes of the dry runs; not 1, because it broadcasts
@@ -29,7 +29,7 @@ def tidy(model: onnx.ModelProto, folder: Path, images: tuple[int, ...], logits: 
     """`model` without constant nodes, copies and constant shape arithmetic; weights in `folder` stay there."""
     graph = gs.import_onnx(model)
     absorb_constants(graph)
-    _bypass_copies(graph)
+    take_out_copies(graph)
     _fold_operands(graph, _observed(model, graph, folder, images))
     for tensor, dims in ((graph.inputs[0], images), (graph.outputs[0], logits)):
         tensor.shape = ["batch", *dims[1:]]
@@ -39,21 +39,6 @@ def tidy(model: onnx.ModelProto, folder: Path, images: tuple[int, ...], logits: 
     tidied.producer_name, tidied.producer_version = model.producer_name, model.producer_version
     _strip_notes(tidied)
     return tidied
-
-
-def _bypass_copies(graph: gs.Graph) -> None:
-    """Make readers of an Identity, or of a Cast to the same type, read its input instead."""
-    kept = {id(tensor) for tensor in graph.outputs}
-    for node in graph.nodes:
-        if _is_copy(node) and id(node.outputs[0]) not in kept:
-            replace_reads(node.outputs[0], node.inputs[0])
-            node.outputs.clear()
-
-
-def _is_copy(node: gs.Node) -> bool:
-    if node.op == "Cast" and node.inputs[0].dtype is not None:
-        return onnx_type(node.inputs[0].dtype) == onnx_type(node.attrs["to"])
-    return bool(node.op == "Identity")
 
 
 def _operands(graph: gs.Graph) -> list[tuple[gs.Node, int]]:

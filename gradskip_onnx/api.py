@@ -53,7 +53,7 @@ def load(
         size or flags.get("size") or getattr(explicit, "size", None),
         getattr(sidecar.preprocess, "size", None),
         task,
-        (len(labels or ()), len(sidecar.labels)),
+        (len(labels or ()), *sidecar.class_counts),
     )
     settings = SessionSettings(device, require_device, threads, low_memory)
     entries = default_cache() if cache else None
@@ -112,5 +112,5 @@ def read_file(model: str | os.PathLike[str] | bytes, size: Size | None, task: Ta
     """What `load` would find in a model; read anew."""
     file = open_model_file(model)
     sidecar = beside(file.unresolved_path)
-    hints = Hints(size, getattr(sidecar.preprocess, "size", None), task, (len(sidecar.labels),))
+    hints = Hints(size, getattr(sidecar.preprocess, "size", None), task, sidecar.class_counts)
     return read_model(file, hints)[1]

@@ -113,7 +113,7 @@ NARROWER: dict[str, tuple[Set[str], Set[str]]] = {
         TOLERATED,
         of_kind(Kind.MOVES | Kind.BROADCASTS | Kind.PICKS | Kind.QUANTISES | Kind.DEQUANTISES) | {"IsNaN"},
     ),
-    "a norm written out moves no token": (NORM_OPERATORS - {"Cast", "Identity"}, set(OPERATORS) - of_kind(Kind.MOVES)),
+    "a norm written out moves no token": (NORM_OPERATORS - {"Cast"}, set(OPERATORS) - of_kind(Kind.MOVES)),
 }
 
 

@@ -36,9 +36,8 @@ def _nodes(model: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> None:
 
 @keeps("values renamed")
 def values_renamed(model: onnx.ModelProto, rng: Rng) -> str:
-    """All but the name `logits`, which says that an output of rank 4 holds scores and no features."""
     form = pick(rng, ("{}", "x{}", "/a/b:{}", "é{}", "{}\x1b[31m", "n{}" * 30))
-    fresh: dict[str, str] = {"logits": "logits"}
+    fresh: dict[str, str] = {}
     _rename(model, lambda value: fresh.setdefault(value, form.replace("{}", str(len(fresh)))))
     return f"values called {form[:12]!r}"
 

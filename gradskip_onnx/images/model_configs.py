@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.limits import STORED_SIDE
+from gradskip_onnx.limits import CLASSES, STORED_SIDE
 from gradskip_onnx.types import Size
 
 from .labels import from_json, read_json
@@ -23,11 +23,12 @@ CONVNEXT_STRETCH_FROM = 384  # from this size on, `crop_pct` is not applied and 
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """Preprocessing and labels found in the files beside a model."""
+    """Preprocessing, labels and numbers of classes found in the files beside a model."""
 
     preprocess: Preprocess | None = None
     labels: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    class_counts: tuple[int, ...] = ()  # also where the classes have no names
 
 
 def beside(model: Path | str | None) -> Sidecar:
@@ -46,7 +47,10 @@ def beside(model: Path | str | None) -> Sidecar:
 def _merge(first: Sidecar, second: Sidecar) -> Sidecar:
     """Both sidecars as one; the first has priority."""
     return Sidecar(
-        first.preprocess or second.preprocess, first.labels or second.labels, first.warnings + second.warnings
+        first.preprocess or second.preprocess,
+        first.labels or second.labels,
+        first.warnings + second.warnings,
+        first.class_counts + second.class_counts,
     )
 
 
@@ -56,23 +60,26 @@ def _read(path: Path) -> Sidecar:
         document = read_json(path)
         if not isinstance(document, Mapping):
             raise InputError(f"{path}: expected an object")
-        labels = _labels(document, path)
+        labels, counts = _labels(document, path)
         preprocess = _preprocess(document)
     except InputError as error:
         return Sidecar(warnings=(f"ignored {error}" if str(path) in str(error) else f"ignored {path}: {error}",))
-    return Sidecar(None if preprocess is None else replace(preprocess, source=path.name), labels)
+    return Sidecar(None if preprocess is None else replace(preprocess, source=path.name), labels, class_counts=counts)
 
 
-def _labels(document: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+def _labels(document: Mapping[str, Any], path: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Names of the classes, and the numbers of classes that are stated with them or without."""
     timm = document.get("pretrained_cfg")
-    inner = timm if isinstance(timm, Mapping) else {}
-    for place in (document, inner):
+    places = (document, timm if isinstance(timm, Mapping) else {})
+    stated = (place.get(key) for place in places for key in ("num_labels", "num_classes"))
+    counts = [count for count in stated if isinstance(count, int) and 1 < count <= CLASSES.amount]
+    for place in places:
         for key in ("id2label", "label_names"):
             if place.get(key):
                 labels = from_json(place[key], str(path))
                 placeholder = all(label == f"LABEL_{index}" for index, label in enumerate(labels))
-                return () if placeholder else labels
-    return ()
+                return () if placeholder else labels, (len(labels), *counts)
+    return (), tuple(counts)
 
 
 def _preprocess(document: Mapping[str, Any]) -> Preprocess | None:

@@ -245,7 +245,7 @@ class Hints:
     user_size: Size | None = None
     config_size: Size | None = None
     task: TaskName | None = None
-    class_names: tuple[int, ...] = ()  # how many names of classes the user and the files beside the model give
+    class_counts: tuple[int, ...] = ()  # how many classes the user and the files beside the model name or state
 
 
 def open_model(file: ModelFile, hints: Hints, cache: CacheFolder | None, settings: SessionSettings) -> OpenedModel:
@@ -272,7 +272,7 @@ def read_model(model: str | os.PathLike[str] | bytes | ModelFile, hints: Hints) 
     source = load(model)
     metadata = read_metadata(source)
     size = hints.user_size or getattr(metadata.preprocess, "size", None) or hints.config_size
-    told = Told(hints.task, (*hints.class_names, len(metadata.labels)))
+    told = Told(hints.task, (*hints.class_counts, len(metadata.labels)))
     return source, read(source, size=size, outputs=metadata.forward_outputs, told=told)
 
 

@@ -92,6 +92,21 @@ def outer_tensors(body: gs.Graph) -> list[gs.Tensor]:
     return list(body._foreign_tensors().values())
 
 
+def detach(nodes: Sequence[gs.Node]) -> None:
+    """Cut nodes off from what they read and make, in one pass over the readers of each tensor.
+
+    Graphsurgeon's lists find a node among the readers of a tensor by comparing whole nodes, in the square of them.
+    """
+    gone = {id(node) for node in nodes}
+    for tensor in {id(tensor): tensor for node in nodes for tensor in node.inputs}.values():
+        readers = [reader for reader in tensor.outputs if id(reader) not in gone]
+        list.clear(tensor.outputs)  # of the list itself: graphsurgeon's also changes what is in it
+        list.extend(tensor.outputs, readers)
+    for node in nodes:
+        list.clear(node.inputs)
+        node.outputs.clear()
+
+
 def opset_imports(graph: gs.Graph) -> Sequence[onnx.OperatorSetIdProto]:
     """The operator sets of the nodes of a graph, with versions."""
     imports: Sequence[onnx.OperatorSetIdProto] = update_import_domains(graph)

@@ -134,6 +134,11 @@ CASES = {
         "QGemm", ("a", "s", "z", "b", "t", "i", "c", "u", "o"), {"a": ints(U8, 5, 8)},
         {**SCALES, "b": ints(I8, 6, 8), "c": np.arange(6, dtype=np.int32)}, {"transB": 1},
     ),
+    "QGemm with a scale for each column": Case(
+        "QGemm", ("a", "s", "z", "b", "t", "i", "c", "u", "o"), {"a": ints(U8, 5, 8)},
+        {**SCALES, "b": ints(I8, 6, 8), "t": np.linspace(0.01, 0.03, 6, dtype=f32), "i": np.zeros(6, I8),
+         "c": np.arange(6, dtype=np.int32)}, {"transB": 1},
+    ),
     "QGemm to float": Case(
         "QGemm", ("a", "s", "z", "b", "t", "i"), {"a": ints(U8, 5, 8)}, {**SCALES, "b": ints(I8, 6, 8)}, {"transB": 1}
     ),

@@ -186,6 +186,27 @@ def segmenter() -> onnx.ModelProto:
     return finish(w, {"image": (FLOAT, [*batch, 32, 32])}, {"logits": (FLOAT, [*batch, 4, 4])}, shape.opset)
 
 
+def encoder(channels: int = 256) -> onnx.ModelProto:
+    """Features for each cell of a grid, by convolutions, attention and convolutions again, as MobileSAM's encoder."""
+    shape = Vit(special=0)
+    w = Writer(np.random.default_rng(3))
+    half = w.op("Conv", "image", w.weight(6, 3, 3, 3), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    cells = w.op("Conv", w.op("Relu", half), w.weight(12, 6, 4, 4), kernel_shape=[4, 4], strides=[4, 4])
+    tokens = w.op("Transpose", w.op("Reshape", cells, w.ints(0, shape.width, 16)), perm=[0, 2, 1])
+    for _ in range(shape.depth):
+        tokens = _block(w, shape, tokens, 16)
+    grid = w.op("Reshape", w.op("Transpose", tokens, perm=[0, 2, 1]), w.ints(0, shape.width, 4, 4))
+    neck = w.op("Conv", grid, w.weight(channels, shape.width, 1, 1), kernel_shape=[1, 1])
+    w.op("Conv", neck, w.weight(channels, channels, 3, 3, scale=0.05), kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    w.nodes[-1].output[0] = "image_embeddings"
+    return finish(
+        w,
+        {"image": (FLOAT, ["batch", 3, 32, 32])},
+        {"image_embeddings": (FLOAT, ["batch", channels, 4, 4])},
+        shape.opset,
+    )
+
+
 def cnn() -> onnx.ModelProto:
     """A picture goes in, class scores come out, and there is no attention on the way."""
     w = Writer(np.random.default_rng(0))

@@ -15,6 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from gradskip_onnx.surgeon.private_names import (
+    detach,
     held_as,
     node_proto,
     opset_imports,
@@ -120,3 +121,14 @@ def test_a_copy_of_a_graph_shares_unread_weights():
 @pytest.mark.parametrize(("domain", "number"), [("", 17), ("com.microsoft", 1)])
 def test_operator_sets_of_all_nodes_are_named(domain: str, number: int):
     assert (domain, number) in [(entry.domain, entry.version) for entry in opset_imports(graph())]
+
+
+def test_nodes_are_cut_off_at_once():
+    made = graph()
+    product, total, gelu = made.nodes
+    x, xw = made.inputs[0], product.outputs[0]
+    more = gs.Node("Abs", inputs=[xw, x], outputs=[gs.Variable("z")])
+    detach([total, more])
+    assert [list(tensor.outputs) for tensor in (x, xw)] == [[product], []]
+    assert [(list(node.inputs), list(node.outputs)) for node in (total, more)] == [([], [])] * 2
+    assert gelu.inputs[0].inputs == []

@@ -11,7 +11,7 @@ from gradskip_onnx.types import Array
 PRODUCTS = of_kind(Kind.MATRIX | Kind.CONVOLUTION)
 BINARY = frozenset({"Add", "Sub", "Mul", "Div"})
 LAYOUT = of_kind(Kind.MOVES | Kind.PICKS | Kind.QUANTISES | Kind.DEQUANTISES)
-ROUNDS = frozenset({"Identity", "Cast", "QuantizeLinear", "DequantizeLinear"})
+ROUNDS = frozenset({"Cast", "QuantizeLinear", "DequantizeLinear"})
 NORMS = of_kind(Kind.NORMALISES)
 STEPS = of_kind(Kind.STEPS)
 # Gates, spreads (deviations, norms) that a normalisation divides by, and steps, which have no gradient anyway.

@@ -12,7 +12,7 @@ from gradskip_onnx.types import TensorFact
 NORM_OPERATORS = (
     of_kind(Kind.NORMALISES | Kind.SPREAD | Kind.DEQUANTISES)
     | {"ReduceMean", "ReduceSum", "ReduceSumSquare", "Sub", "Pow", "Mul", "Add", "Reciprocal", "Div"}
-    | {"Cast", "Identity", "QuantizeLinear"}
+    | {"Cast", "QuantizeLinear"}
 )
 
 

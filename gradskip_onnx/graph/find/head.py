@@ -17,8 +17,8 @@ from gradskip_onnx.tasks import BY_RANK
 from gradskip_onnx.types import Block, TaskName, TensorFact
 
 SQUASHED = of_kind(Kind.PROBABILITIES) | {"Sigmoid"}  # the scores are their input
-PASSED = frozenset({"Identity", "Cast"})
-REARRANGED = PASSED | {"Resize"}  # the same classes on the same axis, in another type or at another size
+PASSED = frozenset({"Identity", "Cast"})  # an Identity is left where two outputs hold one value
+REARRANGED = frozenset({"Cast", "Resize"})  # the same classes on the same axis, in another type or at another size
 CALLED = "logits"
 CLASS_AXIS = 1
 DEFAULT_AXIS = {"Softmax": -1, "LogSoftmax": -1, "ArgMax": 0}  # of the operators that compare classes
@@ -31,10 +31,10 @@ def possible_logits(graph: gs.Graph, lookup: Index) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is known about the scores besides the graph: the task the user named, and numbers of class names at hand."""
+    """What is known about the scores besides the graph: the task the user named, and stated numbers of classes."""
 
     task: TaskName | None = None
-    names: tuple[int, ...] = ()
+    classes: tuple[int, ...] = ()
 
 
 NOTHING_TOLD = Told()
@@ -88,7 +88,7 @@ def _evidence(lookup: Index, output: str, name: str, fact: TensorFact, told: Tol
     """Whether anything says that a tensor holds scores of classes along its axis 1."""
     return (
         told.task is not None
-        or fact.dims[CLASS_AXIS] in told.names
+        or fact.dims[CLASS_AXIS] in told.classes
         or output.rpartition("/")[2] == CALLED
         or _compared(lookup, name, len(fact.dims))
     )

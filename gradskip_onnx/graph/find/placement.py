@@ -50,7 +50,7 @@ def _picture_mover(dry_run: DryRun, values: Mapping[str, Array]) -> Mover:
     """Changes pixels of the image."""
     image = dry_run.image
     base = values[image.name]
-    other = perturb(base, np.random.default_rng(1))
+    other = image.within_grid(perturb(base, np.random.default_rng(1)))
 
     def move(cell: Cell | None) -> tuple[str, Array]:
         if cell is None:

@@ -37,7 +37,7 @@ def find_grids(lookup: Index, start: str, end: str, values: Mapping[str, Array])
             numbers = [number for tensor in place if (number := _value(tensor, values)) is not None]
             if len(numbers) != 2 or any(number.size != 1 for number in numbers):
                 return None
-            grids.append(_grid(*numbers))
+            grids.append(grid_of(*numbers))
     return grids
 
 
@@ -45,7 +45,8 @@ def _value(tensor: Any, values: Mapping[str, Array]) -> Array | None:
     return np.asarray(tensor.values) if isinstance(tensor, gs.Constant) else values.get(tensor.name)
 
 
-def _grid(scale: Array, zero: Array) -> ValueGrid:
+def grid_of(scale: Array, zero: Array) -> ValueGrid:
+    """The grid of a scale and a zero point, one number each."""
     step, middle, ends = float(scale.item()), int(zero.item()), np.iinfo(zero.dtype)
     return ValueGrid(step, step * (ends.min - middle), step * (ends.max - middle))
 

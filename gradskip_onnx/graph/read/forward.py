@@ -1,4 +1,4 @@
-"""The forward graph in the form every later stage reads: sorted, pruned, constants as constants."""
+"""The forward graph in the form every later stage reads: sorted, pruned, no copies, constants as constants."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from gradskip_onnx.surgeon.private_names import read_from, unread_proto
 from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Array
 
+from .copies import take_out_copies
 from .names import name_apart
 
 
@@ -38,6 +39,7 @@ def forward_graph(model: onnx.ModelProto, outputs: Sequence[str] | None = None, 
     if outputs is not None:
         graph.outputs = [tensor for tensor in graph.outputs if tensor.name in outputs]
     absorb_constants(graph)
+    take_out_copies(graph)
     # not in bodies: a Loop hands its body a number and a condition, whether they are read or not
     sort_nodes(graph.cleanup(remove_unused_graph_inputs=True, recurse_subgraphs=False))
     name_apart(graph)

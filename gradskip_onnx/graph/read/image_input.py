@@ -11,6 +11,7 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.layouts import fed_dims
+from gradskip_onnx.graph.prove.value_grids import ValueGrid, grid_of
 from gradskip_onnx.limits import ELEMENTS
 from gradskip_onnx.types import Array, ImageDims, ImageLayout, Size
 
@@ -30,18 +31,26 @@ class ImageInput:
     sizes: tuple[Size, ...]
     batch: int | None  # None: any
     dtype: np.dtype[Any]
+    grid: ValueGrid | None = None  # to which a quantised file rounds its pixels
 
     def dims(self, size: Size) -> tuple[int, ...]:
         """The shape of one image, without the batch axis."""
         return fed_dims(ImageDims(self.channels, *size), self.layout)
 
     def probe(self, size: Size, batch: int, seed: int = 0) -> Array:
-        """Noise images of about the spread of normalised photographs."""
+        """Noise images of about the spread of normalised photographs, or of the images a file was calibrated on."""
         rng = np.random.default_rng(seed)
         noise = rng.standard_normal((batch, *self.dims(size)))
         if self.dtype.kind in "iu":
             noise = np.clip(noise * 50 + 128, 0, 255)
-        return noise.astype(self.dtype)
+        elif self.grid is not None:
+            middle, reach = (self.grid.highest + self.grid.lowest) / 2, (self.grid.highest - self.grid.lowest) / 2
+            noise = middle + noise * reach / 3
+        return self.within_grid(noise).astype(self.dtype)
+
+    def within_grid(self, pixels: Array) -> Array:
+        """Pixels that do not saturate: one that is cut off moves nothing when it changes."""
+        return pixels if self.grid is None else np.clip(pixels, self.grid.lowest, self.grid.highest)
 
 
 def find_image_input(graph: gs.Graph, size: Size | None = None) -> ImageInput:
@@ -70,4 +79,16 @@ def find_image_input(graph: gs.Graph, size: Size | None = None) -> ImageInput:
     for side in sizes:
         ELEMENTS.check((batch or 1) * (channels or 3) * prod(side), f"the image input {tensor.name!r}")
     layout: ImageLayout = "bhwc" if channels_last else "bchw"
-    return ImageInput(tensor.name, layout, channels or 3, sizes, batch, np.dtype(tensor.dtype))
+    return ImageInput(tensor.name, layout, channels or 3, sizes, batch, np.dtype(tensor.dtype), _pixel_grid(tensor))
+
+
+def _pixel_grid(tensor: gs.Tensor) -> ValueGrid | None:
+    """The grid to which every reader of the image rounds it first; None if there is none, or more than one."""
+    places = []
+    for reader in tensor.outputs:
+        place = reader.inputs[1:]
+        known = len(place) == 2 and all(isinstance(number, gs.Constant) for number in place)
+        if reader.op != "QuantizeLinear" or not known or any(np.size(number.values) != 1 for number in place):
+            return None
+        places.append(grid_of(*(np.asarray(number.values) for number in place)))
+    return places[0] if len(set(places)) == 1 else None

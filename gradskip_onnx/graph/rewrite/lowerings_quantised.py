@@ -66,8 +66,11 @@ def qlinear_conv(w: Write, n: gs.Node) -> Outputs:
 
 @lowering("QGemm")
 def qgemm(w: Write, n: gs.Node) -> Outputs:
-    """Gemm with a bias in units of both input scales; without an output scale the result stays float."""
-    a, b = dequantise(w, n, 0), dequantise(w, n, 3)
+    """Gemm with a bias in units of both input scales; without an output scale the result stays float.
+
+    The weight may have a scale for each column of the result.
+    """
+    a, b = dequantise(w, n, 0), dequantise(w, n, 3, axis=0 if n.attrs.get("transB") else 1)
     bias = optional_input(n, 6)
     extra = [] if bias is None else [w.op("Mul", w.cast(bias, np.float32), w.op("Mul", n.inputs[1], n.inputs[4]))]
     keep = {key: n.attrs[key] for key in ("transA", "transB", "alpha") if key in n.attrs}
