@@ -147,9 +147,8 @@ def _runs(makers: Sequence[set[int]], starts: set[int]) -> tuple[list[int], list
     run: list[int] = []
     above: list[int] = []
     for position, read in enumerate(makers):
-        (maker,) = read if len(read) == 1 else (None,)
-        if maker is not None and readers[maker] == 1 and position not in starts:
-            run.append(run[maker])
+        if len(read) == 1 and readers[next(iter(read))] == 1 and position not in starts:
+            run.append(run[next(iter(read))])
         else:
             run.append(len(above))
             total = 1 << len(above)

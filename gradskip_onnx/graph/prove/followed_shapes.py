@@ -24,9 +24,10 @@ def shape_givers(node: onnx.NodeProto) -> Sequence[str]:
     """The inputs whose shapes, broadcast, are the shape of the node's output; none if they do not tell it."""
     if node.domain not in STANDARD or len(node.output) != 1:
         return ()
+    givers: Sequence[str] = node.input
     if node.op_type in KEPT:
-        return node.input[:1]
-    return node.input if node.op_type in BROADCAST else ()
+        return givers[:1]
+    return givers if node.op_type in BROADCAST else ()
 
 
 def unfollowed(nodes: Sequence[onnx.NodeProto], tensors: Sequence[str], given: Mapping[str, Shape]) -> list[str]:
