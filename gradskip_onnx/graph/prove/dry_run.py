@@ -17,11 +17,11 @@ import onnx
 
 from gradskip_onnx.errors import InputError, ModelError, UnsupportedModelError
 from gradskip_onnx.graph.read.image_input import ImageInput
-from gradskip_onnx.limits import DRY_RUN
+from gradskip_onnx.limits import DRY_RUN, RUN_BYTES
 from gradskip_onnx.types import EMPTY, Array, TensorFact
 
 from .followed_shapes import Shape, follow, unfollowed
-from .inferred_types import Tensors, infer, known_sizes, refuse_large
+from .inferred_types import Tensors, foreseen, infer, refuse_large, refuse_memory
 from .packed_outputs import packed
 from .partial_model import PartialModel
 from .shape_twin import shape_twin
@@ -45,6 +45,7 @@ class DryRun:
     dtypes: Mapping[str, np.dtype[Any]]
     shapes: Shapes
     values: Mapping[str, Array]
+    most_bytes: int | None  # bound of the memory of its tensors; None: their sizes were all known before
 
     @property
     def facts(self) -> dict[str, TensorFact]:
@@ -58,16 +59,17 @@ def make_dry_run(model: PartialModel, image: ImageInput, look: Iterable[str] = (
     first = infer(model, image, image.sizes[0])
     dtypes = _dtypes(model, tensors, first)
     names = [name for name in dict.fromkeys(look) if name in dtypes]
-    run = _open(model, image, tensors, show=names)
+    most_bytes = None if foreseen(first, tensors) else RUN_BYTES.amount
+    run = _open(model, image, tensors, most_bytes, show=names)
     for size in image.sizes:
-        refuse_large(model, known_sizes(first if size == image.sizes[0] else infer(model, image, size)))
+        refuse_memory(model, first if size == image.sizes[0] else infer(model, image, size))
         images = image.probe(size, image.batch or 1)
         try:
             shapes, values = run(images)
         except InputError as failure:
             refusal = failure
         else:
-            return DryRun(model, image, size, dtypes, shapes, values | {image.name: images})
+            return DryRun(model, image, size, dtypes, shapes, values | {image.name: images}, most_bytes)
     tried = ", ".join(f"{h}x{w}" for h, w in image.sizes)
     raise UnsupportedModelError(
         "does-not-run",
@@ -128,7 +130,8 @@ def _runs(dry_run: DryRun, model: PartialModel, small: Sequence[str]) -> tuple[R
     """
     image = dry_run.image
     pack = {name: dry_run.dtypes[name] for name in small}
-    run = _open(dry_run.model, image, list(dry_run.shapes), pack=pack, instead=model)
+    most_bytes = dry_run.most_bytes and 2 * dry_run.most_bytes  # for two images
+    run = _open(dry_run.model, image, list(dry_run.shapes), most_bytes, pack=pack, instead=model)
     probe = partial(image.probe, dry_run.size)
     runs = [run(probe(batch := image.batch or 1, seed=batch))]
     if image.batch is None:
@@ -147,6 +150,7 @@ def _open(
     model: PartialModel,
     image: ImageInput,
     tensors: Sequence[str],
+    most_bytes: int | None,
     *,
     show: Sequence[str] = (),
     pack: Mapping[str, np.dtype[Any]] = EMPTY,
@@ -154,13 +158,14 @@ def _open(
 ) -> Callable[[Array], tuple[Shapes, dict[str, Array]]]:
     """A function from images to the shapes of `tensors` and the values of `show` and `pack`, the latter all small.
 
-    `instead` is a model with the same shapes that is run in the place of `model`.
+    `instead` is a model with the same shapes that is run in the place of `model`. A run that takes more than
+    `most_bytes` is ended with an error.
     """
     stored = {name: tuple(tensor.dims) for name, tensor in model.stored.items()}
     measured = unfollowed(model.nodes, tensors, {**stored, image.name: ()})
     shown = packed(instead or model, measured, pack)
     outputs = [*show, *shown.outputs]
-    session = shown.model.open(outputs)
+    session = shown.model.open(outputs, most_bytes=most_bytes)
 
     def run(images: Array) -> tuple[Shapes, dict[str, Array]]:
         found = session.run(outputs, {image.name: images}, DRY_RUN.amount)
