@@ -24,6 +24,7 @@ from gradskip_onnx.graph.read.image_input import ImageInput, find_image_input
 from gradskip_onnx.graph.read.upgrade import prove_upgrade
 from gradskip_onnx.graph.rewrite.lower import lower, needs_lowering, prove_lowering, refuse_hardware
 from gradskip_onnx.graph.rewrite.whole_softmax import make_softmax_whole, needs_whole_softmax
+from gradskip_onnx.surgeon.pause_collector import collector_paused
 from gradskip_onnx.types import Architecture, Array, ImageDims, Mismatch, Proof, Source, TensorFact
 
 from .index import Index, index
@@ -38,6 +39,7 @@ class Reading:
     graph: gs.Graph  # shared: take a copy before editing
 
 
+@collector_paused()
 def read(
     source: Source,
     *,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from typing import Any
 
 import onnx_graphsurgeon as gs
@@ -12,21 +14,23 @@ from gradskip_onnx.operators import Kind, of_kind
 
 # Reading a tensor's shape does not make the reader depend on the tensor's values.
 SHAPE_READERS = of_kind(Kind.READS_SHAPE)
+PRODUCTS = of_kind(Kind.MATRIX)  # each begins a run, so that a set of runs can stand for a set of products
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """Lookups over one graph. A set of nodes is an integer with one bit per node, at the node's position.
+    """Lookups over one graph, whose nodes are numbered in topological order.
 
-    A question about paths is then a few bitwise operations, however deep the graph.
+    A run is a row of nodes of which each reads the one before and nobody else does, so that every path takes all of it
+    or none. A set of runs is an integer with one bit a run; long chains are a single bit.
     """
 
     nodes: Sequence[Any]
-    producer: dict[str, int]
-    consumers: dict[str, list[int]]
-    ancestry: dict[str, int]  # tensor -> set of the nodes it depends on
-    descent: Sequence[int]  # node position -> set of the nodes that depend on it, and itself
-    operators: dict[str, int]  # operator -> set of its nodes
+    producer: Mapping[str, int]
+    consumers: Mapping[str, list[int]]
+    run: Sequence[int]  # node -> its run
+    above: Sequence[int]  # run -> set of the runs it depends on, and itself
+    operators: Mapping[str, list[int]]  # operator -> its nodes, in order
     activations: frozenset[str]  # tensors whose values depend on the image
 
     def node(self, tensor: str) -> Any | None:
@@ -42,43 +46,67 @@ class Index:
         """Whether the values of `tensor` depend on those of `other` (or they are the same tensor)."""
         if tensor == other:
             return True
-        position = self.producer.get(other)
+        maker, position = self.producer.get(tensor), self.producer.get(other)
         if position is None:  # a graph input: every activation depends on it
             return tensor in self.activations
-        return bool(self.ancestry.get(tensor, 0) >> position & 1)
+        return maker is not None and self._reaches(position, maker)
 
     def between(self, start: str, end: str) -> list[Any]:
         """The nodes on any path from `start` to `end`, in topological order."""
-        return self.pick(self.below(start) & self.ancestry.get(end, 0))
+        last = self.producer.get(end)
+        if last is None:
+            return []
+        return [
+            self.nodes[at]
+            for at in range(self._after(start), last + 1)
+            if self._reaches(at, last) and self._is_below(at, start)
+        ]
 
     def passes(self, start: str, end: str, kinds: Iterable[str]) -> bool:
         """Whether a path from `start` to `end` contains one of these operators."""
-        return bool(self.below(start) & self.ancestry.get(end, 0) & self.of(kinds))
+        last = self.producer.get(end, -1)
+        return any(self._reaches(at, last) for at in self._below(start, kinds, last))
 
-    def below(self, tensor: str) -> int:
-        """The set of nodes that depend on `tensor`."""
+    def below(self, start: str, kinds: Iterable[str]) -> Iterator[Any]:
+        """The nodes with one of these operators that depend on `start`, in topological order."""
+        return (self.nodes[at] for at in self._below(start, kinds, len(self.nodes) - 1))
+
+    def runs(self, tensors: Iterable[str]) -> int:
+        """The set of the runs in which these tensors are made."""
+        return sum(1 << run for run in {self.run[self.producer[tensor]] for tensor in tensors})
+
+    def runs_above(self, tensor: str) -> int:
+        """The set of the runs that `tensor` depends on."""
         position = self.producer.get(tensor)
-        if position is not None:
-            return self.descent[position] ^ 1 << position
-        readers = (r for r in self.consumers.get(tensor, ()) if tensor in data_inputs(self.nodes[r]))
-        return _union(self.descent[reader] for reader in readers)
+        return 0 if position is None else self.above[self.run[position]]
 
-    def makers(self, tensors: Iterable[str]) -> int:
-        """The set of nodes that produce these tensors."""
-        return _union(1 << self.producer[tensor] for tensor in tensors)
+    def _reaches(self, position: int, later: int) -> bool:
+        """Whether a node depends on the one at `position`, or is that."""
+        return position <= later and bool(self.above[self.run[later]] >> self.run[position] & 1)
 
-    def of(self, kinds: Iterable[str]) -> int:
-        """The set of nodes with one of these operators."""
-        return _union(self.operators.get(kind, 0) for kind in kinds)
+    def _after(self, tensor: str) -> int:
+        """The first position at which a node may depend on `tensor`."""
+        return self.producer.get(tensor, -1) + 1
 
-    def pick(self, chosen: int) -> list[Any]:
-        """The nodes of a set, in topological order."""
-        found = []
-        while chosen:
-            lowest = chosen & -chosen
-            found.append(self.nodes[lowest.bit_length() - 1])
-            chosen ^= lowest
-        return found
+    def _is_below(self, position: int, start: str) -> bool:
+        """Whether the node at `position`, behind `start`, depends on it."""
+        maker = self.producer.get(start)
+        if maker is not None:
+            return self._reaches(maker, position)
+        return any(output.name in self.activations for output in self.nodes[position].outputs)
+
+    def _below(self, start: str, kinds: Iterable[str], last: int) -> Iterator[int]:
+        first = self._after(start)
+        for at in merge(*(_from(self.operators.get(kind, []), first) for kind in kinds)):
+            if at > last:
+                return
+            if self._is_below(at, start):
+                yield at
+
+
+def _from(positions: Sequence[int], first: int) -> Iterator[int]:
+    """The sorted positions from `first` on."""
+    return (positions[at] for at in range(bisect_right(positions, first - 1), len(positions)))
 
 
 def data_inputs(node: Any) -> list[str]:
@@ -91,36 +119,40 @@ def index(graph: gs.Graph, image: str) -> Index:
     nodes = list(graph.nodes)
     producer: dict[str, int] = {}
     consumers: dict[str, list[int]] = {}
-    ancestry: dict[str, int] = {}
+    operators: dict[str, list[int]] = {}
+    makers: list[set[int]] = []
     activations = {image}
     for position, node in enumerate(nodes):
+        operators.setdefault(node.op, []).append(position)
         for tensor in dict.fromkeys(t.name for t in node.inputs if t.name):
             consumers.setdefault(tensor, []).append(position)
         read = data_inputs(node)
-        mask = 1 << position | _union(ancestry.get(name, 0) for name in read)
+        makers.append({producer[name] for name in read if name in producer})
+        live = not activations.isdisjoint(read)
         for tensor in node.outputs:
             if tensor.name:
                 producer[tensor.name] = position
-                ancestry[tensor.name] = mask
-                if not activations.isdisjoint(read):
+                if live:
                     activations.add(tensor.name)
-    descent, operators = _descent(nodes, producer)
-    return Index(nodes, producer, consumers, ancestry, descent, operators, frozenset(activations))
+    run, above = _runs(makers, starts={at for kind in PRODUCTS for at in operators.get(kind, [])})
+    return Index(nodes, producer, consumers, run, above, operators, frozenset(activations))
 
 
-def _descent(nodes: Sequence[Any], producer: Mapping[str, int]) -> tuple[list[int], dict[str, int]]:
-    """`Index.descent` and `Index.operators`, in one pass from the last node to the first."""
-    descent = [1 << position for position in range(len(nodes))]
-    operators: dict[str, int] = {}
-    for position in range(len(nodes) - 1, -1, -1):
-        operators[nodes[position].op] = operators.get(nodes[position].op, 0) | 1 << position
-        for maker in {producer[name] for name in data_inputs(nodes[position]) if name in producer}:
-            descent[maker] |= descent[position]
-    return descent, operators
-
-
-def _union(masks: Iterable[int]) -> int:
-    total = 0
-    for mask in masks:
-        total |= mask
-    return total
+def _runs(makers: Sequence[set[int]], starts: set[int]) -> tuple[list[int], list[int]]:
+    """`Index.run` and `Index.above`, from the nodes that each node reads; the nodes in `starts` each begin a run."""
+    readers = [0] * len(makers)
+    for read in makers:
+        for maker in read:
+            readers[maker] += 1
+    run: list[int] = []
+    above: list[int] = []
+    for position, read in enumerate(makers):
+        if len(read) == 1 and readers[next(iter(read))] == 1 and position not in starts:
+            run.append(run[next(iter(read))])
+        else:
+            run.append(len(above))
+            total = 1 << len(above)
+            for before in {run[maker] for maker in read}:
+                total |= above[before]
+            above.append(total)
+    return run, above

@@ -23,6 +23,7 @@ from gradskip_onnx.graph.read.assemble import assemble
 from gradskip_onnx.graph.rewrite.mix_before_enlarging import OPERATORS, mix_before_enlarging
 from gradskip_onnx.graph.rewrite.prune_rows import prune_rows
 from gradskip_onnx.graph.rewrite.repeat_head import readable, repeat_head
+from gradskip_onnx.surgeon.pause_collector import collector_paused
 from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import AUTOMATIC, Block, Instrumented, Needs, Source, TensorFact
@@ -32,6 +33,7 @@ DEFAULTS_IR = 4  # the first ONNX file version in which an input may have a defa
 VALUES = ("attention", "tokens_in", "tokens_out", "branch", "normed")
 
 
+@collector_paused()
 def build_plan(
     source: Source,
     reading: Reading,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -13,6 +13,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from gradskip_onnx.errors import DeviceError, InputError, ModelError
+from gradskip_onnx.limits import RUN_BYTES
 from gradskip_onnx.model_file.mapped_weights import WeightLocation, weight_location
 from gradskip_onnx.model_file.wire_format import count_nodes
 from gradskip_onnx.types import EMPTY, Array
@@ -27,6 +28,8 @@ QUIET = 4  # fatal only: what goes wrong comes as an exception, and its log line
 # Nodes above which no buffer is used twice: ONNX Runtime plans that in time quadratic in the length of a chain.
 LONG = 4_000
 SHORTEST_NODE = 8  # bytes of a node in a file, at least
+EXHAUSTED = "is smaller than requested bytes"  # ONNX Runtime, of an arena that may not grow
+AS_REQUESTED = 1  # an arena grows by what is asked for, not to the next power of two
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +40,7 @@ class Session:
     provider: str
     warnings: tuple[str, ...] = ()
     weights: tuple[Any, ...] = ()  # OrtValues, kept alive with the session: ONNX Runtime reads them in place
+    most_bytes: int | None = None  # what its tensors may take; None: all there is
 
     @property
     def inputs(self) -> set[str]:
@@ -55,12 +59,16 @@ class Session:
             return {}
         options = import_runtime().RunOptions()
         options.log_severity_level = QUIET
+        if self.most_bytes is not None:
+            options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")  # give it back afterwards
         try:
             with _ended_after(most_seconds, options):
                 return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds), options), strict=True))
         except _runtime_errors() as failure:
             if options.terminate:
                 raise ModelError(f"a run of the model took more than {most_seconds} seconds and was ended") from failure
+            if self.most_bytes is not None and EXHAUSTED in str(failure):
+                raise _too_much(self.most_bytes) from failure
             raise InputError(f"ONNX Runtime could not run the model: {_first_line(failure)}") from failure
 
 
@@ -112,12 +120,14 @@ def open_bytes(
     threads: int | None = None,
     optimise: bool = True,
     low_memory: bool = False,
+    most_bytes: int | None = None,
     shared_weights: Mapping[str, Array] = EMPTY,
 ) -> Session:
     """Open a serialised model on `device` (auto, cpu or cuda[:N]); `places` locates its weights in files of `folder`.
 
     `low_memory` saves memory and time when opening and makes each run a little slower. Without `optimise` the nodes
-    are also run exactly as written, without graph optimisation.
+    are also run exactly as written, without graph optimisation. A session on the CPU with `most_bytes` ends a run whose
+    tensors would take more.
     """
     ort = import_runtime()
     providers, warnings = _providers(device, ort.get_available_providers(), require_device)
@@ -130,6 +140,8 @@ def open_bytes(
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         options.add_session_config_entry("session.disable_prepacking", "1")  # would copy every weight
+    if most_bytes is not None:
+        _bound_memory(options, most_bytes)
     options.enable_mem_reuse = optimise and not _is_long(model)
     if not optimise:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -156,7 +168,28 @@ def open_bytes(
         if require_device:
             raise DeviceError(f"device {device!r} was required: {message}")
         warnings = (*warnings, message)
-    return Session(handle, provider, warnings, tuple(weights))
+    return Session(handle, provider, warnings, tuple(weights), most_bytes)
+
+
+def _bound_memory(options: Any, most_bytes: int) -> None:
+    """Let a session take the memory of its tensors from an arena that does not grow beyond `most_bytes`.
+
+    Python can set the limit only of an arena that sessions share; each such session gets a new one.
+    """
+    ort = import_runtime()
+    place = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    arena = ort.OrtArenaCfg({"max_mem": most_bytes, "arena_extend_strategy": AS_REQUESTED})
+    with suppress(RuntimeError):  # older versions keep the first, which has the same limit
+        ort.create_and_register_allocator(place, arena)
+    options.enable_cpu_mem_arena = True
+    options.add_session_config_entry("session.use_env_allocators", "1")
+
+
+def _too_much(most_bytes: int) -> ModelError:
+    return ModelError(
+        f"a run of the model needs more than the limit of {most_bytes:,} bytes of tensors at once; "
+        f"if the file is to be trusted, raise it by {RUN_BYTES.variable}"
+    )
 
 
 def _is_long(model: bytes) -> bool:

@@ -22,13 +22,13 @@ def find_normed(lookup: Index, stream: str, query: str, facts: Mapping[str, Tens
     Post-norm blocks read the stream itself; for them this is `stream`.
     """
     path = lookup.between(stream, query)
+    last = {tensor.name: at for at, node in enumerate(path) for tensor in node.inputs} | {query: len(path)}
     found, open_ends = stream, {stream}
     for at, node in enumerate(path):
         if node.op not in NORM_OPERATORS:
             break
-        open_ends |= {tensor.name for tensor in node.outputs}
-        later = {tensor.name for rest in path[at + 1 :] for tensor in rest.inputs}
-        open_ends &= later | {query}
+        open_ends |= {tensor.name for tensor in node.outputs if last.get(tensor.name, -1) > at}
+        open_ends -= {tensor.name for tensor in node.inputs if last[tensor.name] == at}
         if len(open_ends) == 1:
             (name,) = open_ends
             if facts[name] == facts[stream]:  # excludes integers of a quantised file, and other layouts

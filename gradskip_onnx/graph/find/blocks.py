@@ -12,7 +12,7 @@ from gradskip_onnx.graph.layouts import attention_layout, axes_of, token_count, 
 from gradskip_onnx.types import Block, Grid, Mismatch, TensorFact
 
 from .attention_input import find_normed
-from .patterns import NORMALISERS, Attention, Residual, find_attention, find_skip, follow_stream
+from .patterns import NORMALISERS, Attention, Residual, find_attention, find_residuals, find_skip, follow_stream
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -30,12 +30,13 @@ def find_blocks(lookup: Index) -> tuple[list[BlockMatch], list[Mismatch]]:
     """Attentions in a residual stream, each with its residual adds, and the near misses."""
     attentions, unmatched = find_attention(lookup)
     found: list[BlockMatch] = []
+    residuals, contexts = find_residuals(lookup), lookup.runs(match.context for match in attentions)
     for match in attentions:
-        skip = find_skip(lookup, match)
+        skip = find_skip(lookup, match, residuals)
         if isinstance(skip, Mismatch):
             unmatched.append(skip)
         else:
-            found.append(BlockMatch(match, skip, tuple(follow_stream(lookup, skip.out, attentions))))
+            found.append(BlockMatch(match, skip, tuple(follow_stream(lookup, skip.out, contexts))))
     kept = {entry.match.node for entry in found}
     _refuse_gaps(lookup, [match for match in attentions if match.node not in kept], found, unmatched)
     return found, unmatched
@@ -48,8 +49,9 @@ def _refuse_gaps(
 
     After the last block such a softmax is attention pooling; before one it is a block that was not understood.
     """
+    anchors = {node.name: node for node in lookup.nodes if node.op in NORMALISERS}
     for missed in unmatched:
-        anchor = next((node for node in lookup.nodes if node.name == missed.node and node.op in NORMALISERS), None)
+        anchor = anchors.get(missed.node)
         after = _dependent_block(lookup, found, anchor.outputs[0].name) if anchor is not None else None
         if after is not None and missed.code != "no-residual":
             reason = f"{missed.reason}, and the attention at {after.match.node!r} follows from it"

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any
+
+import numpy as np
 
 from gradskip_onnx.graph.index import Index, data_inputs
 from gradskip_onnx.operators import Kind, of_kind
-from gradskip_onnx.types import Mismatch
+from gradskip_onnx.types import Array, Mismatch
 
 NORMALISERS = frozenset({"Softmax"})  # of attention; one that is written out is not looked for
 PRODUCTS = of_kind(Kind.MATRIX) - of_kind(Kind.INTEGER)
@@ -114,40 +117,92 @@ def _is_activation_product(index: Index, node: Any) -> bool:
     return node.op in PRODUCTS and all(tensor.name in index.activations for tensor in node.inputs[:2])
 
 
-def find_skip(index: Index, attention: Attention) -> Residual | Mismatch:
+@dataclass(frozen=True, slots=True, eq=False)
+class Residuals:
+    """All residual adds of a graph in topological order, with the positions of each and of the maker of its skip."""
+
+    adds: Sequence[Residual]
+    positions: Array
+    skips: Array  # -1: the skip is an input of the graph
+
+    def around(self, first: int, last: int) -> Iterator[Residual]:
+        """Those behind node `last` whose skip is made up to node `first`."""
+        start = int(np.searchsorted(self.positions, last, side="right"))
+        return (self.adds[start + int(at)] for at in np.flatnonzero(self.skips[start:] <= first))
+
+
+def find_residuals(index: Index) -> Residuals:
+    """Every residual add of a graph."""
+    found = [
+        (position, add)
+        for position in sorted(at for kind in ADDITIONS for at in index.operators.get(kind, ()))
+        if (add := _residual(index, index.nodes[position])) is not None
+    ]
+    skips = [index.producer.get(add.skip, -1) for _, add in found]
+    return Residuals([add for _, add in found], np.array([at for at, _ in found], int), np.array(skips, int))
+
+
+def find_skip(index: Index, attention: Attention, residuals: Residuals) -> Residual | Mismatch:
     """The residual add that closes the branch of `attention`."""
-    for add in _residuals(index, after=attention.context):
+    for add in residuals.around(index.producer[attention.scores], index.producer[attention.context]):
         if index.follows(add.branch, attention.context) and index.follows(attention.scores, add.skip):
             return add
     reason = "no later addition has an operand that bypasses the attention and also feeds it"
     return Mismatch("residual", attention.node, "no-residual", reason)
 
 
-def follow_stream(index: Index, start: str, attentions: Sequence[Attention]) -> list[Residual]:
-    """The residual adds that follow `start` before the stream enters another attention."""
+def follow_stream(index: Index, start: str, contexts: int) -> list[Residual]:
+    """The residual adds that follow `start` before the stream enters another attention.
+
+    `contexts` is the set of runs in which attentions end.
+    """
     chain: list[Residual] = []
-    stream = start
-    contexts = index.makers(other.context for other in attentions)
-    for add in _residuals(index, after=start):
-        other_attention = index.ancestry[add.branch] & contexts & ~index.ancestry[stream]
-        on_stream = index.follows(add.skip, stream) and not _weighted(index, stream, add.skip)
-        if on_stream and not other_attention and _weighted(index, add.skip, add.branch):
-            chain.append(add)
-            stream = add.out
+    add = _next_on_stream(index, start, contexts)
+    while add is not None:
+        chain.append(add)
+        add = _next_on_stream(index, add.out, contexts)
     return chain
 
 
-def _residuals(index: Index, after: str) -> Iterator[Residual]:
-    """Additions of two activations below `after`, one operand being an ancestor of the other."""
-    for node in index.pick(index.below(after) & index.of(ADDITIONS)):
-        if len(node.inputs) == 2:
-            a, b = (tensor.name for tensor in node.inputs)
-            if a in index.activations and b in index.activations:
-                for operand, branch in ((a, b), (b, a)):
-                    skip = _bypassing(index, operand, branch)
-                    if skip is not None and skip != branch:
-                        yield Residual(node.name, skip, operand, branch, node.outputs[0].name)
-                        break
+def _next_on_stream(index: Index, stream: str, contexts: int) -> Residual | None:
+    """The first residual add of which the skip is the stream, and the branch has weights but no attention of its own.
+
+    The walk goes from `stream` as far as no weights stand in any path, so that it ends within a block.
+    """
+    elsewhere = contexts & ~index.runs_above(stream)
+    reached = {stream}
+    waiting = list(index.consumers.get(stream, ()))  # a heap: positions come out rising
+    while waiting:
+        node = index.nodes[heappop(waiting)]
+        add = _residual(index, node) if node.op in ADDITIONS else None
+        on_stream = add is not None and add.skip in reached and not index.runs_above(add.branch) & elsewhere
+        if add is not None and on_stream and _weighted(index, add.skip, add.branch):
+            return add
+        for name in _unweighted_outputs(index, node, stream, reached):
+            reached.add(name)
+            for reader in index.consumers.get(name, ()):
+                heappush(waiting, reader)
+    return None
+
+
+def _unweighted_outputs(index: Index, node: Any, stream: str, reached: set[str]) -> list[str]:
+    """New outputs of a node to which no path from `stream` has weights, given that `reached` has all such before it."""
+    if node.op in WEIGHTED or any(name not in reached and index.follows(name, stream) for name in data_inputs(node)):
+        return []
+    values = not reached.isdisjoint(data_inputs(node))  # shapes do not count
+    return [tensor.name for tensor in node.outputs if values and tensor.name and tensor.name not in reached]
+
+
+def _residual(index: Index, node: Any) -> Residual | None:
+    """An addition of two activations as a residual add, if one operand is an ancestor of the other."""
+    if len(node.inputs) == 2:
+        a, b = (tensor.name for tensor in node.inputs)
+        if a in index.activations and b in index.activations:
+            for operand, branch in ((a, b), (b, a)):
+                skip = _bypassing(index, operand, branch)
+                if skip is not None and skip != branch:
+                    return Residual(node.name, skip, operand, branch, node.outputs[0].name)
+    return None
 
 
 def _bypassing(index: Index, operand: str, branch: str) -> str | None:

@@ -35,12 +35,16 @@ class PartialModel:
     folder: Path | None
 
     def open(
-        self, outputs: Sequence[str], cuts: Mapping[str, str] = EMPTY, fed: Mapping[str, Array] = EMPTY
+        self,
+        outputs: Sequence[str],
+        cuts: Mapping[str, str] = EMPTY,
+        fed: Mapping[str, Array] = EMPTY,
+        most_bytes: int | None = None,
     ) -> Session:
         """Open the part of the model that computes `outputs`.
 
         `cuts` maps a tensor to the name of an input that replaces it where it is read; `fed` holds an example value
-        of each such input, for its type and rank.
+        of each such input, for its type and rank. A run that takes more than `most_bytes` is ended with an error.
         """
         nodes, read = _part(self.nodes, outputs, cuts)
         model = onnx.ModelProto()
@@ -53,7 +57,9 @@ class PartialModel:
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
         placeholders = (name for name, tensor in self.stored.items() if name in read and _is_placeholder(tensor))
         shared_weights = {name: self.weights[name] for name in placeholders}
-        return open_session(model, self.folder, "cpu", optimise=False, shared_weights=shared_weights)
+        return open_session(
+            model, self.folder, "cpu", optimise=False, most_bytes=most_bytes, shared_weights=shared_weights
+        )
 
     def with_values(self, values: Mapping[str, Array]) -> PartialModel:
         """The model with nodes replaced by stored tensors where `values` has all their outputs."""

@@ -1,20 +1,26 @@
-"""A cheap model with the same tensor shapes: every product sums over a single element.
+"""A cheap model with the same tensor shapes: every product sums over a single element, functions are left out.
 
-The shape of a product does not depend on the length of the summed axis. Values are meaningless; callers compare the
-shapes with those of a run of the model itself.
+The shape of a product does not depend on the length of the summed axis, and an elementwise function gives the shape of
+what it reads. Values are meaningless; callers compare the shapes with those of a run of the model itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
 import onnx
 
+from gradskip_onnx.operators import Kind, of_kind
+from gradskip_onnx.types import TensorFact
+
+from .followed_shapes import shape_givers
 from .partial_model import PartialModel
 
+FUNCTIONS = of_kind(Kind.UNARY | Kind.BROADCASTS)
 THIN = "gradskip/thin/"
 STANDARD = ("", "ai.onnx")
 NUMBERS = {f"{THIN}{number}": np.array([number], np.int64) for number in range(8)}  # starts, ends and axes of slices
@@ -28,15 +34,21 @@ SUMMED: dict[str, Axes] = {
 }  # fmt: skip
 
 
-def shape_twin(
-    whole: PartialModel, shapes: Mapping[str, tuple[int, ...]], activations: Collection[str]
-) -> PartialModel:
-    """The twin of `whole`: products of activations sum over one element, all other nodes stay."""
+def shape_twin(whole: PartialModel, facts: Mapping[str, TensorFact], activations: Collection[str]) -> PartialModel:
+    """The twin of `whole`: products of activations sum over one element, and functions of one activation are left out.
+
+    Who reads the result of such a function reads its input instead; the result itself stays for whom it is an output.
+    """
     nodes: list[onnx.NodeProto] = []
     stored = dict(whole.stored) | {name: onnx.numpy_helper.from_array(v, name) for name, v in NUMBERS.items()}
     ranks = {name: len(tensor.dims) for name, tensor in whole.stored.items()}
-    ranks |= {name: len(shape) for name, shape in shapes.items()}
+    ranks |= {name: len(fact.dims) for name, fact in facts.items()}
+    sources: dict[str, str] = {}  # result of a function -> what its readers read instead
     for node in whole.nodes:
+        if not sources.keys().isdisjoint(node.input):
+            node = _reading(node, sources)
+        if node.output[0] in activations and (source := _passed_on(node, facts, whole.stored)):
+            sources[node.output[0]] = source
         axes = _axes(node, ranks) if node.output[0] in activations else None
         if axes is not None:
             original, node = node, onnx.NodeProto()
@@ -51,6 +63,25 @@ def shape_twin(
                     nodes.append(onnx.helper.make_node("Slice", [name, *bounds], [short]))
         nodes.append(node)
     return replace(whole, nodes=nodes, stored=stored)
+
+
+def _reading(node: onnx.NodeProto, sources: Mapping[str, str]) -> onnx.NodeProto:
+    other = onnx.NodeProto()
+    other.CopyFrom(node)
+    other.input[:] = [sources.get(name, name) for name in node.input]
+    return other
+
+
+def _passed_on(
+    node: onnx.NodeProto, facts: Mapping[str, TensorFact], stored: Mapping[str, onnx.TensorProto]
+) -> str | None:
+    """The input whose shape and type a function has at any batch size: all others are stored single numbers."""
+    if node.op_type not in FUNCTIONS:
+        return None
+    read = [name for name in shape_givers(node) if name not in stored]
+    numbers = all(prod(stored[name].dims) == 1 for name in shape_givers(node) if name in stored)
+    same = len(read) == 1 and numbers and facts.get(read[0]) is not None and facts[read[0]] == facts[node.output[0]]
+    return read[0] if same else None
 
 
 def _axes(node: onnx.NodeProto, ranks: Mapping[str, int]) -> tuple[int, int] | None:
