@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, cross_entropy, interpolate
 
+from benchmarks.training.positions import start_as_waves
 from gradskip_onnx.demo.scenes import CLASSES, SIZE
 
 PATCH = 8
@@ -46,14 +47,9 @@ class Student(nn.Module):
     model: Any  # timm's, which is not typed
 
     def __init__(self, model: nn.Module, width: int, special: int) -> None:
-        from timm.layers import build_sincos2d_pos_embed
-
         super().__init__()
         self.model = model
-        side = SIZE // PATCH
-        where = build_sincos2d_pos_embed([side, side], width).view(1, side * side, width)
-        with torch.no_grad():
-            self.model.pos_embed[:, -side * side :].copy_(0.5 * where)
+        start_as_waves(self.model, SIZE // PATCH, width)
         self.special = special
         self.reader = nn.Linear(width, len(CLASSES) + 1)
 

@@ -18,15 +18,14 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
-from gradskip_onnx.demo.scenes import Batch
+from benchmarks.training.descent import Descent
+from benchmarks.training.onnx_file import preparation, write
+from gradskip_onnx.demo.scenes import SIZE, Batch
 
 from . import data
-from .onnx_file import write
 from .recipes import RECIPES, Recipe, Round, Student, Task
 
 console = Console(stderr=True)
-WARM_UP = 200  # steps
-STEADY = 0.65  # share of the training at full rate
 
 
 class Logits(nn.Module):
@@ -76,7 +75,7 @@ def main(
         fit(student, recipe, stretch, train_set, test_set, seed + number, named)
     torch.save(student.state_dict(), build / f"{name}.pt")
     target = output or Path(recipe.target)
-    write(Logits(student).eval(), target, recipe.labels)
+    write(Logits(student).eval(), target, recipe.labels, preparation(SIZE, data.MEAN, data.STD))
     console.print(f"{target}: {target.stat().st_size:,} bytes")
     print(json.dumps(scores(student, recipe, test_set)))
 
@@ -118,30 +117,18 @@ def fit(
     """One round of AdamW; scores are shown after each epoch and never steer anything."""
     steps = stretch.epochs * (len(scenes.labels) // recipe.batch)
     rng = np.random.default_rng(seed)
-    optimizer = torch.optim.AdamW(student.parameters(), lr=stretch.rate, weight_decay=0.05)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: pace(step, steps))
-    step = 0
+    descent = Descent(student, stretch.rate, steps)
     for number in range(1, stretch.epochs + 1):
         student.train()
         title = f"epoch {number}/{stretch.epochs}"
         batches = track(data.epoch(scenes, named, recipe.batch, rng), title, steps // stretch.epochs, console=console)
         for batch in batches:
-            at = step / steps
+            at = descent.progress
             loss = recipe.loss(student, Task(*batch, stretch.patches(at), stretch.hint(at)))
-            optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            step += 1
-            if step % 100 == 0:
-                console.print(f"step {step}/{steps} loss {loss.item():.4f}")
+            descent.step(loss)
+            if descent.done % 100 == 0:
+                console.print(f"step {descent.done}/{steps} loss {loss.item():.4f}")
         console.print(f"{title}: {scores(student, recipe, held_out, 500)}")
-
-
-def pace(step: int, steps: int) -> float:
-    """Factor of the learning rate: up, steady, then a straight line to zero."""
-    return min(1.0, (step + 1) / WARM_UP, (1.0 - step / steps) / (1.0 - STEADY))
 
 
 @torch.no_grad()

@@ -1,0 +1,1 @@
+"""What every training of this repository shares: the descent, and the ONNX file at its end."""
