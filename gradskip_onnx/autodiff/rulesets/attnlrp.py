@@ -22,13 +22,16 @@ LINEAR = of_kind(Kind.MATRIX)
 CONVOLUTIONS = of_kind(Kind.CONVOLUTION) - {"ConvTranspose"}  # it is neither patch embedding nor layer
 
 
-def lrp(*, attention_held: bool, halves: bool, gamma_linear: float, gamma_conv: float) -> dict[str, Rule]:
+def lrp(
+    *, attention_held: bool, halves: bool, gamma_linear: float, gamma_conv: float, centred: bool = False
+) -> dict[str, Rule]:
     """Overlay that holds spreads and gates constant, and attention if `attention_held`.
 
-    With `halves`, both factors of a product of activations get half of its relevance.
+    With `halves`, both factors of a product of activations get half of its relevance. `centred`: contributions to the
+    patch embedding count from the mean colour of the image; only without `gamma_linear`.
     """
     gammas, embedding_only = _Gammas(gamma_linear, gamma_conv), not gamma_linear
-    products: dict[str, Rule] = {op: GammaRule(VJPS[op], gammas, embedding_only) for op in LINEAR | CONVOLUTIONS}
+    products: dict[str, Rule] = {op: GammaRule(VJPS[op], gammas, embedding_only, centred) for op in LINEAR | CONVOLUTIONS}
     rules = SPREAD_HELD | GATES_HELD | (ATTENTION_HELD if attention_held else {}) | products
     return rules | ({op: halved(rules[op]) for op in LINEAR | {"Mul"}} if halves else {})
 

@@ -15,15 +15,17 @@ from .conservative import ATTENTION_HELD, CONSERVATIVE, GATES_HELD, MEAN_HELD, S
 GRADIENT: dict[str, Rule] = VJPS
 
 
-def _with_gamma(gamma_conv: float) -> dict[str, Rule]:
-    """CONSERVATIVE with the gamma rule at the patch embedding."""
-    return lrp(attention_held=True, halves=False, gamma_linear=0.0, gamma_conv=gamma_conv)
+def _conservative(gamma_conv: float, centred: float) -> dict[str, Rule]:
+    """Attention, spreads and gates held; with `gamma_conv`, the gamma rule at the patch embedding."""
+    if not gamma_conv:
+        return CONSERVATIVE
+    return lrp(attention_held=True, halves=False, gamma_linear=0.0, gamma_conv=gamma_conv, centred=bool(centred))
 
 
 RULESETS: Mapping[str, Callable[..., Mapping[str, Rule]]] = MappingProxyType(
     {
         "gradient": lambda: GRADIENT,
-        "conservative": lambda gamma_conv=0.0: GRADIENT | (_with_gamma(gamma_conv) if gamma_conv else CONSERVATIVE),
+        "conservative": lambda gamma_conv=0.0, centred=0.0: GRADIENT | _conservative(gamma_conv, centred),
         "ah+ln": lambda mean=0.0, gates=0.0: (
             GRADIENT | ATTENTION_HELD | SPREAD_HELD | (MEAN_HELD if mean else {}) | (GATES_HELD if gates else {})
         ),
