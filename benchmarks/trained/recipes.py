@@ -40,11 +40,12 @@ def build_pooled() -> nn.Module:
     """No class token: the mean of all patches is read. Half of the patches are hidden while it learns."""
     from timm.models.vision_transformer import VisionTransformer
 
+    patch, width = 4, 128
     model: nn.Module = VisionTransformer(
         img_size=cifar10.SIDE,
-        patch_size=4,
+        patch_size=patch,
         num_classes=len(cifar10.CLASSES),
-        embed_dim=128,
+        embed_dim=width,
         depth=6,
         num_heads=4,
         mlp_ratio=2.0,
@@ -53,7 +54,7 @@ def build_pooled() -> nn.Module:
         patch_drop_rate=0.5,
         weight_init=INIT,
     )
-    start_as_waves(model, cifar10.SIDE // 4, 128)
+    start_as_waves(model, cifar10.SIDE // patch, width)
     return model
 
 
