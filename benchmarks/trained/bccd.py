@@ -25,7 +25,7 @@ CLASSES = ("white cell", "platelet", "red cells only")
 KINDS = ("WBC", "Platelets", "RBC")  # what decides each class, by the names of the annotations
 PLACED = 2  # classes whose evidence has a place; that there are only red cells is told by what is not there
 
-# How much of the best visible cell of a kind must be inside the window; of the large white cells a part is plain enough.
+# How much of the best visible cell of a kind must be inside the window; of a large white cell, a part is plain enough.
 VISIBLE = (0.4, 1.0, 0.9)
 LARGEST_EVIDENCE = 0.5  # of a window, for white cells: a box that fills it cannot tell good maps from bad ones
 

@@ -27,6 +27,8 @@ SHARED = "shared"  # external "file" of a placeholder tensor; `open_session` get
 QUIET = 4  # fatal only: what goes wrong comes as an exception, and its log lines carry names from the file unescaped
 # Nodes above which no buffer is used twice: ONNX Runtime plans that in time quadratic in the length of a chain.
 LONG = 4_000
+# Nodes above which nothing is optimised: the optimisers, too, take more than linear time. No transformer has as many.
+VERY_LONG = 50_000
 SHORTEST_NODE = 8  # bytes of a node in a file, at least
 EXHAUSTED = "is smaller than requested bytes"  # ONNX Runtime, of an arena that may not grow
 AS_REQUESTED = 1  # an arena grows by what is asked for, not to the next power of two
@@ -142,8 +144,9 @@ def open_bytes(
         options.add_session_config_entry("session.disable_prepacking", "1")  # would copy every weight
     if most_bytes is not None:
         _bound_memory(options, most_bytes)
-    options.enable_mem_reuse = optimise and not _is_long(model)
-    if not optimise:
+    nodes = _count_nodes(model)
+    options.enable_mem_reuse = optimise and nodes <= LONG
+    if not optimise or nodes > VERY_LONG:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED  # Shape nodes first: frees their inputs
     if folder is not None:
@@ -192,8 +195,9 @@ def _too_much(most_bytes: int) -> ModelError:
     )
 
 
-def _is_long(model: bytes) -> bool:
-    return len(model) > LONG * SHORTEST_NODE and count_nodes(model) > LONG
+def _count_nodes(model: bytes) -> int:
+    """The nodes of a graph, 0 for one that is too small to have many."""
+    return count_nodes(model) if len(model) > LONG * SHORTEST_NODE else 0
 
 
 def import_runtime() -> Any:

@@ -270,3 +270,24 @@ def test_scales_found_from_all_tokens_do_not_blur_what_is_measured(tmp_path):
 
     assert len(leaks) == 2
     assert {proof.bound for proof in leaks} == {1e-3}
+
+
+def test_a_rank_that_changes_with_the_batch_makes_a_file_one_for_single_images():
+    """A Squeeze without axes drops the axis of the images if there is one, and keeps it if there are two."""
+    model = vit()
+    gather = [node for node in model.graph.node if node.op_type == "Gather"][-1]
+    squeeze = onnx.helper.make_node("Squeeze", [gather.output[0]], ["squeezed"])
+    shape = onnx.numpy_helper.from_array(np.array([-1, 12]), "back")
+    again = onnx.helper.make_node("Reshape", ["squeezed", "back"], ["unsqueezed"])
+    at = 1 + list(model.graph.node).index(gather)
+    for node in list(model.graph.node)[at:]:
+        node.input[:] = ["unsqueezed" if name == gather.output[0] else name for name in node.input]
+    nodes = [*list(model.graph.node)[:at], squeeze, again, *list(model.graph.node)[at:]]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.append(shape)
+    reading = read(load(model.SerializeToString()))
+
+    (note,) = [note for note in reading.architecture.assumptions if "squeezed" in note]
+    assert reading.facts[reading.architecture.input].dims[0] == 1
+    assert "is of shape (12,) for one image, (2, 12) for two" in note

@@ -100,6 +100,10 @@ def observe(dry_run: DryRun, activations: Collection[str]) -> Observed:
     ]  # fmt: skip
     runs, why_single = _twin_runs(dry_run, activations, small) or _runs(dry_run, dry_run.model, small)
     (single, first), (double, second) = runs[0], runs[-1]
+    unlike = next((name for name in single if len(single[name]) != len(double[name])), None)
+    if unlike is not None:  # such as a Squeeze of whatever axis has one entry
+        why_single = f"{unlike!r} is of shape {single[unlike]} for one image, {double[unlike]} for two"
+        double, second = single, first
     facts = {}
     for name, dtype in dry_run.dtypes.items():
         dims = tuple(a if a == b else None for a, b in zip(single[name], double[name], strict=True))
