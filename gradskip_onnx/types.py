@@ -200,6 +200,7 @@ class Needs:
     branch_gradients: Blocks = ()
     normed_gradients: Blocks = ()
     input_gradients: bool = False  # at the pixels
+    unsigned_input_gradients: bool = False  # at the pixels, with the size of each embedding channel's relevance
     position: bool = False  # tokens before and after the positional embedding, if there is one; gradients after it
     readout_gradients: bool = False  # at each attention, of the score that the head gives to that block's tokens
     attention_relevance: str = ""  # rule set for the relevance of the logit at each attention; empty: none
@@ -214,6 +215,7 @@ class Plan:
     gradients: Mapping[str, str]
     readouts: Mapping[str, str] = field(default_factory=lambda: EMPTY)  # gradients of the blocks' own scores
     relevances: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    unsigned: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     target_input: str | None = None  # (B,) int64, negative: the predicted class
     region_input: str | None = None  # (B, h, w) float32 pixel weights, negative: the pixels predicted as the class
     target_output: str | None = None  # (B,) int64, the class whose score was differentiated
@@ -241,6 +243,7 @@ class Trace:
     gradients: Mapping[str, Array]
     readouts: Mapping[str, Array] = field(default_factory=lambda: EMPTY)  # attention -> its `readout_gradients`
     relevances: Mapping[str, Array] = field(default_factory=lambda: EMPTY)  # attention -> its `attention_relevance`
+    unsigned: Mapping[str, Array] = field(default_factory=lambda: EMPTY)  # image -> its `unsigned_input_gradients`
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.autodiff.emit import Emit, Sym
 from gradskip_onnx.autodiff.engine import backward
+from gradskip_onnx.autodiff.patch_embeddings import patch_embeddings, unsigned_gradient
 from gradskip_onnx.autodiff.per_class_rows import RowEmit
 from gradskip_onnx.autodiff.rules.table import Rule
 from gradskip_onnx.autodiff.rulesets.choice import TRUE_GRADIENT, Rules
@@ -63,11 +64,14 @@ def build_plan(
     table = rules.table()
     if simplify_forward and not heads and not needs.attention_relevance:
         facts = _simplify(graph, [*outputs, *at], facts, table)
-    if at or heads or needs.attention_relevance:
+    if at or heads or needs.attention_relevance or needs.unsigned_input_gradients:
         relevance = Rules(needs.attention_relevance).table() if needs.attention_relevance else {}
         simplified = replace(reading, facts=facts)
-        added = _differentiate(graph, simplified, source.opset, at, heads, score, table, relevance, rows)
-        outputs += [added.chosen, *added.gradients.values(), *added.readouts.values(), *added.relevances.values()]
+        added = _differentiate(
+            graph, simplified, source.opset, at, heads, score, table, relevance, rows, needs.unsigned_input_gradients
+        )
+        shown = (added.gradients, added.readouts, added.relevances, added.unsigned)
+        outputs += [added.chosen, *(name for part in shown for name in part.values())]
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
     for tensor in graph.outputs:
@@ -83,6 +87,7 @@ def build_plan(
         gradients=added.gradients,
         readouts=added.readouts,
         relevances=added.relevances,
+        unsigned=added.unsigned,
         target_input=added.target,
         region_input=added.region,
         target_output=added.chosen or None,
@@ -120,6 +125,7 @@ class _Added:
     gradients: Mapping[str, str] = field(default_factory=dict)
     readouts: Mapping[str, str] = field(default_factory=dict)
     relevances: Mapping[str, str] = field(default_factory=dict)
+    unsigned: Mapping[str, str] = field(default_factory=dict)
     chosen: str = ""
     target: str | None = None
     region: str | None = None
@@ -128,6 +134,7 @@ class _Added:
 def _differentiate(
     graph: gs.Graph, reading: Reading, opset: Mapping[str, int], at: Sequence[str], heads: Heads,
     score: str | Seed, table: Mapping[str, Rule], relevance: Mapping[str, Rule], rows: bool,
+    unsigned: bool,
 ) -> _Added:  # fmt: skip
     """Append the choice of the class and the backward pass; head copies start from the seed of the model's own head."""
     architecture, facts = reading.architecture, dict(reading.facts)
@@ -147,7 +154,11 @@ def _differentiate(
     if isinstance(emit, RowEmit):
         target, region = emit.per_row(target), region and emit.per_row(region)
     seed, chosen = build_seed(emit, logits, target, region)
-    gradients = backward(emit, of=architecture.logits, seed=seed, at=at, rules=table) if at else {}
+    image = architecture.input
+    embeddings = patch_embeddings(emit, image) if unsigned else []
+    found = backward(emit, of=architecture.logits, seed=seed, at=[*at, *embeddings], rules=table)
+    gradients = {name: found[name] for name in at}
+    sizes = unsigned_gradient(emit, image, {name: found[name] for name in embeddings}, table) if unsigned else None
     readouts = {name: backward(emit, of=of, seed=seed, at=[name], rules=table)[name] for name, (of, _) in heads.items()}
     attention = [block.attention for block in architecture.blocks] if relevance else []
     logit_seed = logit(emit, logits, target, region)[0] if relevance else seed
@@ -159,6 +170,7 @@ def _differentiate(
         gradients={name: sym.name for name, sym in gradients.items()},
         readouts={name: sym.name for name, sym in readouts.items()},
         relevances={name: sym.name for name, sym in relevances.items()},
+        unsigned={} if sizes is None else {image: sizes.name},
         chosen=chosen.name,
         **names,
     )

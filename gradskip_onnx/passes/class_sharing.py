@@ -53,7 +53,7 @@ def _folded(architecture: Architecture) -> bool:
 
 def _same(one: Trace, other: Trace) -> bool:
     """Whether two traces have the same class and, up to rounding, the same tensors."""
-    parts = ("values", "gradients", "readouts", "relevances")
+    parts = ("values", "gradients", "readouts", "relevances", "unsigned")
     return one.target == other.target and all(_close(getattr(one, part), getattr(other, part)) for part in parts)
 
 

@@ -43,8 +43,8 @@ def run_plan(
         raise ModelError("the model's scores for this image are not finite numbers; its weights or input are unsound")
     layouts = _layouts(architecture)
     values = _canonical(plan.values, outputs, layouts, batch)
-    per_row = (plan.gradients, plan.readouts, plan.relevances)
-    gradients, readouts, relevances = (_canonical(part, outputs, layouts, rows) for part in per_row)
+    per_row = (plan.gradients, plan.readouts, plan.relevances, plan.unsigned)
+    gradients, readouts, relevances, unsigned = (_canonical(part, outputs, layouts, rows) for part in per_row)
     explained = outputs[plan.target_output] if plan.target_output else _chosen(task_of(architecture), targets, logits)
     image_values = [_of_image(values, i) for i in range(batch)]
     image_of_row = range(rows) if rows == batch else [0] * rows
@@ -57,6 +57,7 @@ def run_plan(
             gradients=_of_image(gradients, row),
             readouts=_of_image(readouts, row),
             relevances=_of_image(relevances, row),
+            unsigned=_of_image(unsigned, row),
         )
         for row, i in enumerate(image_of_row)
     ]
@@ -64,7 +65,7 @@ def run_plan(
 
 def output_names(plan: Plan) -> list[str]:
     """The outputs that a plan reads, each once."""
-    shown = (plan.values, plan.gradients, plan.readouts, plan.relevances)
+    shown = (plan.values, plan.gradients, plan.readouts, plan.relevances, plan.unsigned)
     names = [plan.logits, *(output for part in shown for output in part.values())]
     return list(dict.fromkeys([*names, *([plan.target_output] if plan.target_output else [])]))
 

@@ -31,7 +31,9 @@ def lrp(
     patch embedding count from the mean colour of the image; only without `gamma_linear`.
     """
     gammas, embedding_only = _Gammas(gamma_linear, gamma_conv), not gamma_linear
-    products: dict[str, Rule] = {op: GammaRule(VJPS[op], gammas, embedding_only, centred) for op in LINEAR | CONVOLUTIONS}
+    products: dict[str, Rule] = {
+        op: GammaRule(VJPS[op], gammas, embedding_only, centred) for op in LINEAR | CONVOLUTIONS
+    }
     rules = SPREAD_HELD | GATES_HELD | (ATTENTION_HELD if attention_held else {}) | products
     return rules | ({op: halved(rules[op]) for op in LINEAR | {"Mul"}} if halves else {})
 

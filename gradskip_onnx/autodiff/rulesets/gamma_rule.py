@@ -14,8 +14,8 @@ forward and two back, and D has the sign of y:
     |D| = (1 + gamma/2) |y| + (gamma/2) (f(|x|, |W|) + |b|)
     R_x / x = (1 + gamma/2) (g |y| / |D|) W + (gamma/2) sign(x) (g y / |D|) |W|
 
-Contributions may count from another point c than 0: x - c in place of x, b + f(c, W) in place of b, and the relevance of
-an input is x - c times its gradient.
+Contributions may count from another point c than 0: x - c in place of x, b + f(c, W) in place of b, and the relevance
+of an input is x - c times its gradient.
 """
 
 from __future__ import annotations

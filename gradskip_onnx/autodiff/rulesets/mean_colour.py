@@ -1,7 +1,7 @@
 """What a node would read if the image had its mean colour everywhere.
 
-A contribution x W counts from where x is zero, and where zero lies is an accident of the preprocessing. Counted from the
-mean colour of the image itself, contributions are the same for every mean and deviation that the file expects.
+A contribution x W counts from where x is zero, and where zero lies is an accident of the preprocessing. Counted from
+the mean colour of the image itself, contributions are the same for every mean and deviation that the file expects.
 """
 
 from __future__ import annotations

@@ -18,10 +18,11 @@ from gradskip_onnx.autodiff.rulesets.choice import Rules
 from gradskip_onnx.autodiff.scores.log_odds import LogOdds
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.images.interpolate import matrices
-from gradskip_onnx.methods.gradients.value_times_gradient import at_pixels
+from gradskip_onnx.methods.gradients.pixel_gradients import gradient_at_pixels
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
+from gradskip_onnx.methods.windows import cells
 from gradskip_onnx.types import Architecture, Array, Block, Grid, Needs, Relevance, Size, Trace, read_only
 
 FROM, TO = 1 / 6, 2 / 3  # fractions of the depth: between them relevance is on patches and on objects
@@ -34,7 +35,7 @@ class GradSkipPlusOptions:
     against: str = option(
         "others", "what the class must stand above: all other classes, or nothing", choices=("others", "nothing")
     )
-    share: float = option(0.75, "how much of the other classes counts; 1: the log-odds of the class", low=0.0, high=1.0)
+    share: float = option(1.0, "how much of the other classes counts; 1: the log-odds of the class", low=0.0, high=1.0)
     rules: str = option(
         "conservative",
         "of what is differentiated: tokens alone, or attention, norms and gates too",
@@ -43,29 +44,35 @@ class GradSkipPlusOptions:
     gamma_conv: float = option(100.0, "gamma of the patch embedding, by conservative rules", low=0.0)
     first: int = option(0, "number of the first block whose input is read; 0: the one after a sixth of all", low=0)
     last: int = option(0, "number of the last block whose input is read; 0: the one before the last third", low=0)
-    pixels: bool = option(True, "read at the pixels as well, as much as at the blocks together")
-    agree: float = option(10.0, "weight of the geometric mean of the two, where both speak for the class", low=0.0)
+    detail: float = option(0.5, "how much of a patch's relevance is shared out among its pixels", low=0.0, high=1.0)
+    pixels: float = option(0.25, "weight of the relevance of the pixels themselves", low=0.0)
+    contrast: float = option(1.5, "power of the scores, signs kept; changes no order", low=1.0, high=4.0)
 
 
 def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlusOptions) -> Relevance:
-    """Scores (H, W): M + P + agree sqrt(M+ P+), with relevance M at the middle blocks and P at the pixels.
+    """Scores (H, W): relevance of the middle blocks, shared out within patches, plus `pixels` times that of the pixels.
 
-    Negative scores speak against the class; v+ = max(v, 0).
+    Negative scores speak against the class.
     """
     blocks = middle_blocks(architecture.blocks, options)
-    size = architecture.input_dims.size
-    scores = relevance_at_blocks(trace, blocks, size)
+    strength = _at_pixels(trace, trace.unsigned[architecture.input]) if options.detail else None
+    scores = relevance_at_blocks(trace, blocks, architecture.input_dims.size, strength, options.detail)
     if options.pixels:
-        M, P = scores, at_pixels(trace, architecture)
-        scores = M + P + options.agree * np.sqrt(np.maximum(M, 0) * np.maximum(P, 0))
+        scores = scores + options.pixels * _at_pixels(trace, gradient_at_pixels(trace, architecture))
     if not scores.any():
         raise UnsupportedModelError("zero-gradient", "no relevance reaches the patches; try another target or method")
-    total = np.abs(scores).sum()
-    checks = {"first_block": blocks[0].index + 1, "last_block": blocks[-1].index + 1, "sum": float(scores.sum())}
+    total, size = float(scores.sum()), np.abs(scores)
+    checks = {"first_block": blocks[0].index + 1, "last_block": blocks[-1].index + 1, "sum": total}
     return Relevance(
-        scores=read_only(scores),
-        checks=checks | {"negative_share": float((total - scores.sum()) / (2 * total))},
+        scores=read_only(scores * (size / size.max()) ** (options.contrast - 1)),
+        checks=checks | {"negative_share": float((size.sum() - total) / (2 * size.sum()))},
     )
+
+
+def _at_pixels(trace: Trace, gradient: Array) -> Array:
+    """sum over the channels of (x - mean colour) * gradient, (H, W): the relevance by the centred gamma rule."""
+    x = trace.input.astype(np.float64)
+    return np.asarray(((x - x.mean(axis=(1, 2), keepdims=True)) * gradient).sum(axis=0))
 
 
 def middle_blocks(blocks: Sequence[Block], options: GradSkipPlusOptions) -> Sequence[Block]:
@@ -79,14 +86,31 @@ def middle_blocks(blocks: Sequence[Block], options: GradSkipPlusOptions) -> Sequ
     return blocks[low:high]
 
 
-def relevance_at_blocks(trace: Trace, blocks: Sequence[Block], size: Size) -> Array:
-    """Mean over the blocks of R_i = <t_i, g_i> at their inputs, enlarged to (H, W)."""
+def relevance_at_blocks(
+    trace: Trace, blocks: Sequence[Block], size: Size, strength: Array | None = None, detail: float = 0.0
+) -> Array:
+    """Mean over the blocks of R_i = <t_i, g_i> at their inputs, enlarged to (H, W).
+
+    The part `detail` of a patch's relevance is shared out among its pixels in proportion to `strength` (H, W).
+    """
     sums: dict[Grid, Array] = defaultdict(lambda: np.zeros(()))  # blocks of one grid are summed, then enlarged once
     for block in blocks:
         patches = Patches(trace, block)
         R = np.einsum("nd,nd->n", patches.value("tokens_in"), patches.gradient("tokens_in"), dtype=np.float64)
         sums[block.grid] = sums[block.grid] + R.reshape(block.grid)
-    return np.asarray(sum(spread(R, size) for R in sums.values()) / len(blocks))
+    enlarged = (
+        spread(R, size) * (1.0 if strength is None else 1 - detail + detail * density(strength, grid))
+        for grid, R in sums.items()
+    )
+    return np.asarray(sum(enlarged) / len(blocks))
+
+
+def density(strength: Array, grid: Grid) -> Array:
+    """Strength of each pixel over the mean of its patch, (H, W); 1 in a patch that has none. Negative counts as 0."""
+    positive = np.maximum(strength, 0).ravel()
+    patch = cells(grid, (strength.shape[0], strength.shape[1]))
+    means = (np.bincount(patch, positive) / np.bincount(patch))[patch]
+    return np.divide(positive, means, out=np.ones_like(positive), where=means > 0).reshape(strength.shape)
 
 
 def spread(R: Array, size: Size) -> Array:
@@ -100,14 +124,20 @@ def spread(R: Array, size: Size) -> Array:
 
 
 def needs(options: GradSkipPlusOptions, architecture: Architecture) -> Needs:
-    """Inputs of the middle blocks with their gradients and, with `pixels`, the gradient at the image."""
+    """Inputs of the middle blocks with their gradients and, where the options read them, gradients at the image."""
     read = tuple(block.index for block in middle_blocks(architecture.blocks, options))
-    return Needs(tokens_in=read, tokens_in_gradients=read, input_gradients=options.pixels)
+    return Needs(
+        tokens_in=read,
+        tokens_in_gradients=read,
+        input_gradients=bool(options.pixels),
+        unsigned_input_gradients=bool(options.detail),
+    )
 
 
 def rules(options: GradSkipPlusOptions) -> Rules:
-    """Conservative rules with the gamma rule at the patch embedding, which only affects relevance at the pixels."""
-    return Rules(options.rules, (("gamma_conv", options.gamma_conv),) if options.rules == "conservative" else ())
+    """Conservative rules with the centred gamma rule at the patch embedding, which only affects the pixels."""
+    centred = (("gamma_conv", options.gamma_conv), ("centred", 1.0))
+    return Rules(options.rules, centred if options.rules == "conservative" else ())
 
 
 GRADSKIP_PLUS = method(
