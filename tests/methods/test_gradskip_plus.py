@@ -81,20 +81,34 @@ def depths(model: TinyVit, image: Array, target: int, share: float) -> Depths:
     return found
 
 
-def of_pixels(model: TinyVit, image: Array, found: Depths, gamma_conv: float) -> Array:
-    """(H, W): the gamma rule at the embedding; what the positional embedding has is left out."""
+def of_pixels(model: TinyVit, image: Array, embedded: Array, gamma_conv: float) -> Array:
+    """(H, W): the gamma rule at the embedding, from the mean colour of the image: the colour's part is a bias there.
+
+    What the positional embedding has is left out.
+    """
     embed: Any = model.embed
     W, b = (values.detach().double().numpy() for values in (embed.weight, embed.bias))
-    R = gamma(gamma_conv)(patches(image.astype(np.float64)), W.reshape(WIDTH, -1), b, found.embedded)
+    x = image.astype(np.float64)
+    colour = np.broadcast_to(x.mean((1, 2), keepdims=True), x.shape)
+    flat = W.reshape(WIDTH, -1)
+    R = gamma(gamma_conv)(patches(x - colour), flat, b + flat @ patches(colour)[0], embedded)
     return np.asarray(unpatched(R).sum(0))
 
 
-def twin(model: TinyVit, image: Array, target: int, share: float = 0.75, gamma_conv: float = 100.0) -> Array:
-    """M: the mean over blocks 2 to 4 of R, between the centres of patches; with P of the pixels M + P + 10 sqrt(M P),
-    the root only where both are positive."""
+def twin(
+    model: TinyVit, image: Array, target: int, share: float = 1.0, gamma_conv: float = 100.0,
+    detail: float = 0.5, pixels: float = 0.25, contrast: float = 1.5,
+) -> Array:  # fmt: skip
+    """M D + pixels P with |.|^contrast: M the mean over blocks 2 to 4 of R, between the centres of patches, P the
+    relevance of the pixels, D = 1 - detail + detail Q / (mean of Q in the patch), Q as P of absolute
+    relevances, at least 0."""
     found = depths(model, image, target, share)
-    M, P = middle_tokens(model, found), of_pixels(model, image, found, gamma_conv)
-    return np.asarray(M + P + 10 * np.sqrt(M * P, where=(M > 0) & (P > 0), out=np.zeros_like(M)))
+    P, Q = (of_pixels(model, image, R, gamma_conv) for R in (found.embedded, np.abs(found.embedded)))
+    Q = np.maximum(Q, 0)
+    of_patch = Q.reshape(GRID[0], PATCH, GRID[1], PATCH).mean((1, 3))
+    D = 1 - detail + detail * Q / np.kron(of_patch, np.ones((PATCH, PATCH)))
+    scores = middle_tokens(model, found) * D + pixels * P
+    return np.asarray(np.sign(scores) * np.abs(scores) ** contrast / np.abs(scores).max() ** (contrast - 1))
 
 
 def middle_tokens(model: TinyVit, found: Depths) -> Array:
@@ -111,9 +125,12 @@ def same(found: Array, expected: Array) -> None:
     ("options", "as_twin"),
     [
         ({}, {}),
-        ({"share": 1.0}, {"share": 1.0}),
+        ({"share": 0.75}, {"share": 0.75}),
         ({"against": "nothing"}, {"share": 0.0}),
         ({"gamma_conv": 0.5}, {"gamma_conv": 0.5}),
+        ({"detail": 0.0}, {"detail": 0.0}),
+        ({"detail": 1.0, "pixels": 0.0}, {"detail": 1.0, "pixels": 0.0}),
+        ({"contrast": 1.0, "pixels": 2.0}, {"contrast": 1.0, "pixels": 2.0}),
     ],
 )
 @pytest.mark.parametrize("special", [0, 1, 2])
@@ -124,13 +141,54 @@ def test_agrees_with_the_slow_twin(special: int, options: dict[str, Any], as_twi
         same(found.relevance.scores, twin(model, image, target, **as_twin))
 
 
-def test_each_part_alone():
+BLOCKS_ALONE: dict[str, Any] = {"detail": 0.0, "pixels": 0.0, "contrast": 1.0}
+
+
+def test_blocks_alone():
     model, explainer = tiny()
-    found = depths(model, IMAGES[0], 2, 0.75)
-    M, P = middle_tokens(model, found), of_pixels(model, IMAGES[0], found, 100.0)
-    for options, expected in (({"pixels": False}, M), ({"agree": 0.0}, M + P)):
-        (answer,) = explainer.explain(IMAGES[:1], 2, method="gradskip+", **options)
-        same(answer.relevance.scores, expected)
+    (answer,) = explainer.explain(IMAGES[:1], 2, method="gradskip+", **BLOCKS_ALONE)
+    same(answer.relevance.scores, middle_tokens(model, depths(model, IMAGES[0], 2, 1.0)))
+
+
+def test_pixels_share_what_their_patch_has():
+    _, explainer = tiny()
+    flat, shared = (
+        explainer.explain(IMAGES[:1], 2, method="gradskip+", **BLOCKS_ALONE | {"detail": detail})[0].relevance.scores
+        for detail in (0.0, 1.0)
+    )
+    weights = shared / flat  # of a pixel, relative to the mean of its patch
+    assert np.allclose(weights.reshape(GRID[0], PATCH, GRID[1], PATCH).mean((1, 3)), 1, atol=1e-6)
+    assert weights.min() >= 0
+    assert weights.std() > 0.1
+
+
+def test_contrast_changes_no_order():
+    _, explainer = tiny()
+    first, second = (
+        explainer.explain(IMAGES[:1], 2, method="gradskip+", contrast=power)[0].relevance.scores for power in (1.0, 2.0)
+    )
+    assert (np.argsort(first, axis=None) == np.argsort(second, axis=None)).all()
+
+
+def test_where_the_zero_of_the_input_lies_does_not_matter():
+    """Another mean and deviation, folded into the patch embedding: the same function of the photograph."""
+    model, explainer = tiny()
+    moved = TinyVit(depth=DEPTH)
+    moved.load_state_dict(model.state_dict())
+    offset, scale = np.array([1.5, -2.0, 0.7], np.float32), np.array([0.5, 3.0, 1.2], np.float32)
+    with torch.no_grad():
+        embed: Any = moved.embed
+        embed.weight /= torch.tensor(scale)[None, :, None, None]
+        embed.bias -= (embed.weight.sum((2, 3)) * torch.tensor(offset)).sum(1)
+    other = gradskip_onnx.load(exported(moved, OPSET).SerializeToString(), threads=1)
+    as_fed = IMAGES[:1] * scale[:, None, None] + offset[:, None, None]
+    (expected,), (found,) = (
+        explainer.explain(IMAGES[:1], 4, method="gradskip+"),
+        other.explain(as_fed, 4, method="gradskip+"),
+    )
+    same(found.relevance.scores, expected.relevance.scores)
+    (before,), (after,) = explainer.explain(IMAGES[:1], 4, method="pe-lrp"), other.explain(as_fed, 4, method="pe-lrp")
+    assert np.abs(before.relevance.scores - after.relevance.scores).max() > 0.1 * before.relevance.scores.max()
 
 
 def test_without_biases_every_depth_adds_up_to_the_logit():
@@ -140,14 +198,14 @@ def test_without_biases_every_depth_adds_up_to_the_logit():
     logit = found_by_twin.logit
     assert np.allclose([R.sum() for R in found_by_twin.tokens], logit, rtol=1e-9)
     for block in range(1, DEPTH + 1):
-        options: dict[str, Any] = {"first": block, "last": block, "pixels": False, "against": "nothing"}
+        options = BLOCKS_ALONE | {"first": block, "last": block, "against": "nothing"}
         (found,) = explainer.explain(IMAGES[:1], 1, method="gradskip+", **options)
         assert found.relevance.scores.sum() == pytest.approx(logit, rel=CLOSE)
 
 
 def test_the_true_gradient_is_another_map_and_does_not_add_up():
     model, explainer = tiny(special=0, bias=False)
-    options: dict[str, Any] = {"first": 1, "last": 1, "pixels": False, "against": "nothing", "rules": "gradient"}
+    options = BLOCKS_ALONE | {"first": 1, "last": 1, "against": "nothing", "rules": "gradient"}
     (found,) = explainer.explain(IMAGES[:1], 1, method="gradskip+", **options)
     logit = depths(model, IMAGES[0], 1, 0.0).logit
     assert abs(found.relevance.scores.sum() - logit) > 0.01 * abs(logit)
