@@ -41,8 +41,8 @@ class Limit:
             )
 
 
-# The largest transformers have some 10,000 nodes. Time is linear in them: 100,000 are read in some 15 s on one core,
-# and as much again goes into the gradient of each.
+# The largest transformers have some 10,000 nodes. Time is linear in them: 100,000 take some 40 s on one core, a quarter
+# of it in ONNX Runtime, which opens three sessions over them.
 NODES = Limit("NODES", 100_000, "nodes")
 # One tensor of a run: 1 GiB of float32. The attention of 16 heads over 4,096 tokens just fits.
 ELEMENTS = Limit("ELEMENTS", 1 << 28, "elements")

@@ -37,7 +37,7 @@ def find_class(target: int | str | None, labels: Sequence[str], classes: int) ->
 
 def _class_named(name: str, labels: Sequence[str], classes: int) -> int:
     """The only class whose label, or a comma-separated synonym in it, is `name`; else the only label containing it."""
-    folded = [label.casefold() for label in labels]
+    folded = [label.casefold() for label in labels[:classes]]  # labels beyond the model's classes name nothing
     text = name.strip().casefold()
     exact = [i for i, label in enumerate(folded) if text == label or text in label.split(", ")]
     matches = exact or [i for i, label in enumerate(folded) if text in label]

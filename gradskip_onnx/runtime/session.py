@@ -27,8 +27,8 @@ SHARED = "shared"  # external "file" of a placeholder tensor; `open_session` get
 QUIET = 4  # fatal only: what goes wrong comes as an exception, and its log lines carry names from the file unescaped
 # Nodes above which no buffer is used twice: ONNX Runtime plans that in time quadratic in the length of a chain.
 LONG = 4_000
-# Nodes above which nothing is optimised: the optimisers, too, take more than linear time. No transformer has as many.
-VERY_LONG = 50_000
+# Nodes above which nothing is optimised: the optimisers, too, take more than linear time. A ViT of 40 blocks has 5,000.
+VERY_LONG = 20_000
 SHORTEST_NODE = 8  # bytes of a node in a file, at least
 EXHAUSTED = "is smaller than requested bytes"  # ONNX Runtime, of an arena that may not grow
 AS_REQUESTED = 1  # an arena grows by what is asked for, not to the next power of two
