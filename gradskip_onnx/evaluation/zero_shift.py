@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradskip_onnx.api import Explainer
-from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.metrics.table import Measured
@@ -41,6 +41,10 @@ def zero_shift(
     """`difference`: the largest difference of the two maps, each divided by its largest absolute value."""
     old = explainer.preprocess
     new = replace(old, mean=(options.mean,) * 3, std=(options.std,) * 3)
+    if (new.mean, new.std) == (old.mean, old.std):
+        raise InputError(
+            f"zero-shift: mean {options.mean:g} and deviation {options.std:g} are the model's own; give others"
+        )
     moved, fed = with_moved_zero(explainer, new), moved_images(images, old, new)
     _require_same(Forward(explainer).logits(images), Forward(moved).logits(fed))
     pairs = zip(

@@ -15,7 +15,7 @@ import gradskip_onnx
 from gradskip_onnx import api
 from gradskip_onnx.datasets import load
 from gradskip_onnx.demo import demo_model
-from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.evaluation import choose_method, choose_metric
 from gradskip_onnx.evaluation.forward import Forward
 from gradskip_onnx.evaluation.moved_zero import moved_images, with_moved_zero
@@ -214,6 +214,12 @@ def test_a_wrong_fold_is_no_measurement(monkeypatch):
     monkeypatch.setattr("gradskip_onnx.evaluation.zero_shift.with_moved_zero", lambda explainer, _: explainer)
     choice: Any = choose_metric("zero-shift")
     with pytest.raises(UnsupportedModelError, match=r"scores up to .* differ by"):
+        choice.row.measure(opened(plain()), choose_method("rollout"), IMAGES, [0, 1], "logit", choice.options)
+
+
+def test_the_preprocessing_of_the_model_moves_nothing():
+    choice: Any = choose_metric("zero-shift", mean=PREPROCESS.mean[0], std=PREPROCESS.std[0])
+    with pytest.raises(InputError, match=r"mean 0\.5 and deviation 0\.25 are the model"):
         choice.row.measure(opened(plain()), choose_method("rollout"), IMAGES, [0, 1], "logit", choice.options)
 
 
