@@ -11,12 +11,15 @@ from gradskip_onnx.metrics import METRICS, Choice, ImageMetric
 from gradskip_onnx.metrics.table import Row
 
 from .cost import GFLOPS
+from .map_checks import CLASS_SENSITIVITY, NOISE_STABILITY
 from .metric_kinds import GroupMetric
 from .randomisation import RANDOMISATION
+from .zero_shift import ZERO_SHIFT
 
 M = TypeVar("M", ImageMetric, GroupMetric)
 
-EVERY_METRIC: Mapping[str, Row] = {**METRICS, RANDOMISATION.name: RANDOMISATION, GFLOPS.name: GFLOPS}
+OTHER_KINDS: tuple[Row, ...] = (RANDOMISATION, CLASS_SENSITIVITY, NOISE_STABILITY, ZERO_SHIFT, GFLOPS)
+EVERY_METRIC: Mapping[str, Row] = {**METRICS, **{row.name: row for row in OTHER_KINDS}}
 
 
 def find_metric(name: str) -> Row:

@@ -27,3 +27,15 @@ def explain_group(
         return found
 
     return run_batch(run, list(zip(images, targets, strict=True)), GradskipError)
+
+
+def maps_of(
+    explainer: Explainer, method: MethodChoice, images: Array, targets: Sequence[int], score: str
+) -> list[Array]:
+    """The map (H, W) of each image; raises the error of the first image that fails."""
+    maps = []
+    for found in explain_group(explainer, method, images, targets, score):
+        if isinstance(found, GradskipError):
+            raise found
+        maps.append(found.map)
+    return maps

@@ -18,7 +18,7 @@ from gradskip_onnx.metrics.randomisation import sanity_check
 from gradskip_onnx.metrics.table import Measured
 from gradskip_onnx.types import Array, Needs
 
-from .explain import explain_group
+from .explain import maps_of
 from .metric_kinds import GroupMetric
 
 
@@ -39,11 +39,7 @@ def by_stages(
     originals = {tensor.name for tensor in forward.model.graph.initializer}
 
     def explain(model: onnx.ModelProto) -> list[Array]:
-        found = explain_group(_with_weights(explainer, model, originals), method, images, targets, score)
-        failure = next((result for result in found if isinstance(result, Exception)), None)
-        if failure is not None:
-            raise failure
-        return [result.map for result in found if not isinstance(result, Exception)]
+        return maps_of(_with_weights(explainer, model, originals), method, images, targets, score)
 
     mode: Any = options.mode
     steps = sanity_check(

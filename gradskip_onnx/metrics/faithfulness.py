@@ -16,6 +16,7 @@ from gradskip_onnx.images import interpolate
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.types import Array
 
+from .patches import patch_means
 from .sample import Saliency, Sample, Score, ask_with_ends
 from .substrates import SUBSTRATES, Blurred, Substrate, whole
 from .table import ImageMetric, Measured, metric
@@ -33,11 +34,7 @@ class Options:
 
 def patch_weights(saliency: Saliency, size: tuple[int, int], side: int) -> Array:
     """Mean of the raw scores over each patch, (rows, columns); patches at the right and lower edge may be smaller."""
-    raw = interpolate.resize(saliency.scores, size, "nearest").astype(np.float64)
-    rows, columns = (np.arange(0, length, side) for length in size)
-    sums = np.add.reduceat(np.add.reduceat(raw, rows, axis=0), columns, axis=1)
-    heights, widths = np.diff([*rows, size[0]]), np.diff([*columns, size[1]])
-    return np.asarray(sums / np.outer(heights, widths))
+    return patch_means(interpolate.resize(saliency.scores, size, "nearest"), side)
 
 
 def violation(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:

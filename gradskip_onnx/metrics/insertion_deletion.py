@@ -18,7 +18,7 @@ from gradskip_onnx.methods.options import option
 from gradskip_onnx.types import Array
 
 from .protocols import KINDS, PROTOCOLS, Protocol
-from .ranking import ranks
+from .ranking import patch_ranks, ranks
 from .sample import Saliency, Sample, Score, ask_with_ends
 from .substrates import Blur, Blurred, Substrate, whole
 from .table import ImageMetric, Measured, metric
@@ -34,6 +34,7 @@ class Options:
         "usual", "what removed pixels become; usual: mean, but RISE blurs or zeroes, TIS blurs", choices=SUBSTRATE_NAMES
     )
     protocol: str = option("canonical", "whose rules: end points, steps, ties, area", choices=tuple(PROTOCOLS))
+    unit: str = option("pixel", "what changes as a whole: pixels, or patches by their mean", choices=("pixel", "patch"))
     steps: int = option(0, "parts in which the pixels change; 0: 28, but 224 for TIS, 12 for group", low=0, high=4096)
     blur_size: int = option(0, "weights a side of the blur, an odd number; 0: 11, but 15 for group", low=0, high=255)
     blur_sigma: float = option(0.0, "standard deviation of the blur in pixels; 0: 5, but 7 for group", low=0, high=100)
@@ -42,7 +43,7 @@ class Options:
 def curves(sample: Sample, saliency: Saliency, score: Score, options: Options) -> Measured:
     """Both curves of one image, their areas and the difference of these; T steps take 2 T images."""
     protocol = PROTOCOLS[options.protocol]
-    rank = _ranks(sample, saliency, protocol)
+    rank = _ranks(sample, saliency, protocol, options.unit)
     cuts = protocol.cuts(rank.size, options.steps)
     substrates = _substrates(protocol, options)
     ends: dict[Hashable, Array] = {fill: fill(sample) for fill in (whole, *substrates.values())}
@@ -59,11 +60,14 @@ def curves(sample: Sample, saliency: Saliency, score: Score, options: Options) -
     return Measured(numbers, found)
 
 
-def _ranks(sample: Sample, saliency: Saliency, protocol: Protocol) -> Array:
-    """The rank of each pixel by relevance, (H, W), 0 the largest; resampling and ties as in the protocol."""
+def _ranks(sample: Sample, saliency: Saliency, protocol: Protocol, unit: str) -> Array:
+    """How many pixels change before each pixel, (H, W); resampling and ties as in the protocol."""
     nearest = protocol.resample == "nearest"
     values = interpolate.resize(saliency.scores, sample.size, "nearest") if nearest else saliency.map
-    return ranks(values, sample.seed, last_first=protocol.ties == "last")
+    last_first = protocol.ties == "last"
+    if unit == "patch":
+        return patch_ranks(values, sample.patch, sample.seed, last_first=last_first)
+    return ranks(values, sample.seed, last_first=last_first)
 
 
 def _substrates(protocol: Protocol, options: Options) -> dict[str, Substrate]:

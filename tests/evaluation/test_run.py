@@ -256,6 +256,23 @@ def test_randomisation_is_resumed_too(model, tmp_path):
     assert second.summary.cells == first.summary.cells
 
 
+def test_checks_of_maps_are_resumed_too(model, tmp_path):
+    data = pictures(tmp_path / "data", 3)
+    names = ("class-sensitivity[images=2]", "noise-stability[images=2]", "zero-shift[images=2]")
+    metrics = [choose_metric(name.removesuffix("[images=2]"), images=2) for name in names]
+    first = run(model, data, tmp_path / "out", methods=("rollout",), metrics=metrics)
+    lines = (tmp_path / "out" / "results.jsonl").read_bytes()
+    second = run(model, data, tmp_path / "out", methods=("rollout",), metrics=metrics)
+
+    assert (tmp_path / "out" / "results.jsonl").read_bytes() == lines
+    other_class, noise, zero = (first.summary.cells["rollout", name].found for name in names)
+    assert (other_class.count, noise.count, zero.count) == (2, 2, 2)
+    assert other_class.value == 1  # rollout knows no classes
+    assert 0.9 < noise.value < 1
+    assert 0 <= zero.value < 1e-4  # nor pixels: only rounding is left
+    assert second.summary.cells == first.summary.cells
+
+
 def test_flops_are_counted_once(model, tmp_path, monkeypatch):
     """They belong to the method: kept among the results, and never among those of an image."""
     data = pictures(tmp_path / "data", 2)

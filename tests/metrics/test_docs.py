@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gradskip_onnx.evaluation import EVERY_METRIC
+from gradskip_onnx.evaluation.metric_kinds import GroupMetric
 from gradskip_onnx.metrics import METRICS
 from gradskip_onnx.metrics.insertion_deletion import SUBSTRATE_NAMES
 from gradskip_onnx.metrics.protocols import PROTOCOLS
@@ -31,6 +33,17 @@ def test_row_says_what_the_code_says(name: str):
     assert span == f"{row.span[0]:g} to {row.span[1]:g}, {row.better}"
     assert passes.split(",")[0] == str(row.passes(row.options()))
     assert needs == " or ".join(row.needs)
+
+
+def test_every_check_has_its_row_and_options():
+    section = PAGE.split("## Checks a map must pass")[1].split("\n## ")[0]
+    rows = {match[1]: match[0] for match in re.finditer(r"^\| `([\w-]+)` \|.*\|$", section, re.MULTILINE)}
+    checks = {name: row for name, row in EVERY_METRIC.items() if isinstance(row, GroupMetric)}
+
+    assert set(rows) == set(checks)
+    for name, row in checks.items():
+        assert f"| {row.span[0]:g} to {row.span[1]:g}, {row.better} |" in rows[name]
+        assert f"| {', '.join(f'`{field.name}`' for field in fields(row.options))} |" in rows[name]
 
 
 def test_options_and_choices_are_named():

@@ -10,7 +10,7 @@ import pytest
 from gradskip_onnx.errors import InputError, ModelError
 from gradskip_onnx.metrics import BATCH, METRICS, Saliency, Sample, Score, choose, measure
 from gradskip_onnx.metrics.protocols import PERCENT, PROTOCOLS, trapezoid
-from gradskip_onnx.metrics.ranking import ranks
+from gradskip_onnx.metrics.ranking import patch_ranks, ranks
 from gradskip_onnx.metrics.substrates import Blur
 from gradskip_onnx.types import Array
 
@@ -55,6 +55,39 @@ def test_curves_by_hand(kind: str):
 
     np.testing.assert_allclose(found.curves[kind], [[0, 0.25, 0.5, 0.75, 1], CURVES[kind]], atol=EXACT)
     assert found.numbers["probability"] == pytest.approx(0.875)
+
+
+def test_whole_patches_by_hand():
+    """3 x 3 pixels, patches of 2 x 2, 2 x 1, 1 x 2 and 1 x 1 with the means 2, 5, 3 and 9.
+
+    The order is 9 (one pixel, p = 1/2), 5 (two, 1/4), 3 (two, 1/8), 2 (four, 1/8). By pixels the strongest, of 8, would
+    come second. Cuts at 3 and 6 of 9 pixels: the second one reaches into the last patch, which changes as a whole.
+    """
+    values = [[8.0, 0.0, 5.0], [0.0, 0.0, 5.0], [3.0, 3.0, 9.0]]
+    weights = [[0.03125, 0.03125, 0.125], [0.03125, 0.03125, 0.125], [0.0625, 0.0625, 0.5]]
+    given, score = sample(np.ones((3, 3)), patch=2), weighted(weights)
+    (found,) = measure(
+        [choose("insertion-deletion", unit="patch", steps=3, substrate="zero")], given, saliency(values), score
+    )
+
+    x = [0, 1 / 3, 2 / 3, 1]
+    np.testing.assert_allclose(found.curves["insertion"], [x, [0, 0.75, 1, 1]], atol=EXACT)
+    np.testing.assert_allclose(found.curves["deletion"], [x, [1, 0.25, 0, 0]], atol=EXACT)
+    assert found.numbers["difference"] == pytest.approx((2.25 - 0.75) / 3, abs=EXACT)
+
+
+def test_ranks_of_patches_by_hand():
+    values = np.array([[8.0, 0.0, 5.0], [0.0, 0.0, 5.0], [3.0, 3.0, 9.0]])
+
+    np.testing.assert_array_equal(patch_ranks(values, 2, 0), [[5, 5, 1], [5, 5, 1], [3, 3, 0]])
+    np.testing.assert_array_equal(patch_ranks(values, 1, 3), ranks(values, 3))
+
+
+def test_ties_of_patches_follow_the_rule_of_pixels():
+    flat = np.ones((4, 4))
+
+    np.testing.assert_array_equal(patch_ranks(flat, 2, 5)[::2, ::2], 4 * ranks(np.ones((2, 2)), 5))
+    np.testing.assert_array_equal(patch_ranks(flat, 2, 5, last_first=True)[::2, ::2], [[12, 8], [4, 0]])
 
 
 def test_tis_has_no_untouched_start():
