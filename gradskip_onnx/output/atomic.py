@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -12,6 +13,14 @@ from pathlib import Path
 from .locks import try_lock
 
 PREFIX, SUFFIX = ".gradskip-", ".tmp"
+DEEPEST = 255  # mkdir and rmtree of the standard library call themselves for each folder on the way
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and those above it; OSError if it is so deep that Python could not remove it again."""
+    if len(path.parents) > DEEPEST:
+        raise OSError(errno.ENAMETOOLONG, f"more than {DEEPEST} folders deep")
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def temporary_name() -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.untrusted_files import shortened
 
-from .atomic import remove_leftovers, temporary_name, write_whole
+from .atomic import make_folder, remove_leftovers, temporary_name, write_whole
 
 MAX_STEM = 150  # file systems take names of 255 bytes; a class name and a suffix must fit too
 SUFFIXES = (".png", ".npy", ".json")  # of each stem; the JSON is last: where it exists, the others are complete
@@ -46,12 +47,14 @@ class Folder:
         """Create the folder and check that it is writable, before any work is done."""
         probe = self.path / temporary_name()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             probe.touch(exist_ok=False)
             probe.unlink()
             remove_leftovers(self.path)
         except OSError as error:
-            raise InputError(f"output {self.path}: cannot be written to ({error.strerror or error})") from None
+            raise InputError(
+                f"output {shortened(self.path)}: cannot be written to ({error.strerror or error})"
+            ) from None
 
     def claim(self, stems: Iterable[str]) -> None:
         """Reserve stems; raises InputError for one claimed before, or whose files exist (allowed with `force`)."""

@@ -23,7 +23,7 @@ from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.instrument.build_plan import REGION, TARGET, build_plan
 from gradskip_onnx.model_file.mapped_weights import lies_elsewhere, weight_bytes
 from gradskip_onnx.model_file.metadata import FORMAT, KEY
-from gradskip_onnx.output.atomic import rename_whole, scratch_folder
+from gradskip_onnx.output.atomic import make_folder, rename_whole, scratch_folder
 from gradskip_onnx.surgeon.node_writer import names_in
 from gradskip_onnx.types import Architecture, Needs, Plan, Source
 from gradskip_onnx.untrusted_files import shortened
@@ -194,7 +194,7 @@ def save(model: onnx.ModelProto, path: Path, source: Source | None = None, *, fo
     if source is not None and any(lies_elsewhere(tensor) for tensor in model.graph.initializer):
         onnx.load_external_data_for_model(model, str(source.folder))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with scratch_folder(path.parent) as scratch:
             whole = scratch / path.name
             location = f"{path.name}.data" if external else None

@@ -254,3 +254,9 @@ def test_links_in_a_circle_are_listed_once(place: Path, tmp_path: Path):
         for number in range(3):
             (tmp_path / name / f"up{number}").symlink_to(tmp_path)
     assert [path.relative_to(tmp_path).as_posix() for path in images_under(tmp_path)] == ["a/photo.png", "b/photo.png"]
+
+
+def test_an_output_below_two_thousand_folders(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    one_line(run("explain", place / "vit.onnx", place / "photo.png", "-o", "a/" * 1990), "folders deep")
+    assert not any(tmp_path.iterdir())
