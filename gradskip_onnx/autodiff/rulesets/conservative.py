@@ -9,6 +9,7 @@ that of the spreads.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.rules.table import VJPS, Gradient, Node, Rule, vjp
@@ -93,11 +94,21 @@ def mean(n: Node, g: Sym) -> Out:
 # --- gates ----------------------------------------------------------------------------------------------------------
 
 
-@vjp("Mul", "Div", table=GATES_HELD)
-def gated(n: Node, g: Sym) -> Out:
-    """dx = g F for x F with a gate F, however F is written; other products have their true gradient."""
-    gate = gate_at(n, n.y.tensor.inputs[0])
-    return tuple(None if at == gate else found for at, found in enumerate(VJPS[n.op](n, g)))
+@dataclass(frozen=True, slots=True, eq=False)
+class GateHeld:
+    """dx = g F for x F with a gate F, however F is written; other products have their true gradient, `otherwise`."""
+
+    otherwise: Rule
+
+    def __call__(self, n: Node, g: Sym) -> Out:
+        gate = self.gate(n)
+        return tuple(None if at == gate else found for at, found in enumerate(self.otherwise(n, g)))
+
+    def gate(self, n: Node) -> int | None:
+        return gate_at(n, n.y.tensor.inputs[0])
+
+
+GATES_HELD.update({op: GateHeld(VJPS[op]) for op in ("Mul", "Div")})
 
 
 @vjp("Pow", table=GATES_HELD)
