@@ -8,13 +8,11 @@ from typing import Any
 from gradskip_onnx.autodiff.rules.table import Node, Rule
 
 from .attnlrp import Halved
-from .conservative import GateHeld
 from .gamma_rule import GammaRule
 
 # The kind of a rule -> whether such a rule acts at a node; where it does not, it is its rule `otherwise`.
 ACTS: Mapping[type, Callable[[Any, Node], bool]] = {
     GammaRule: lambda rule, n: bool(rule.gamma_of(n)),
-    GateHeld: lambda rule, n: rule.gate(n) is not None,
     Halved: lambda rule, n: rule.halves(n),
 }
 
