@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from gradskip_onnx.autodiff.rules.table import STANDARD_DOMAINS, Inputs, Node, Rule, missing_rule
+from gradskip_onnx.autodiff.rules.piece_rules import PIECE_RULES
+from gradskip_onnx.autodiff.rules.table import STANDARD_DOMAINS, Gradient, Inputs, Node, Rule, missing_rule
+from gradskip_onnx.autodiff.rulesets.in_force import in_force
 from gradskip_onnx.autodiff.rulesets.table import GRADIENT
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.operators import Kind, of_kind
@@ -33,7 +36,7 @@ def backward(
     nodes, alive = _paths(emit, above, of, at)
     activations = _activations(emit, above)
     parts: dict[str, list[Sym | Piece]] = defaultdict(list, {of: [seed]})
-    totals: dict[str, Sym] = {}
+    totals: dict[str, Sym | Piece] = {}
     composites = {id(group.last): group for group in groups(nodes, emit.facts, rules, at)}
     inside = {id(node) for group in composites.values() for node in group.nodes[:-1]}
     for node in reversed(nodes):
@@ -43,28 +46,50 @@ def backward(
         if all(g is None for g in incoming):
             continue
         view = _view(emit, node, alive, activations, composites.get(id(node)))
-        gradients = _rule(emit, node, view, rules)(view, *incoming)
+        gradients = _apply(_rule(emit, node, view, rules), view, incoming)
         for name, needed, g in zip(view.x.names, view.needs_gradient, gradients, strict=True):
             if needed and g is not None:
                 parts[name].append(_unbroadcast(g, emit.sym(name)))
-    found = {name: _total_gradient(emit, name, parts, totals) or emit.zeros_like(emit.sym(name)) for name in at}
+    found = {name: _whole(_total_gradient(emit, name, parts, totals)) or emit.zeros_like(emit.sym(name)) for name in at}
     emit.drop_unused(start, [seed, *found.values()])
     return found
 
 
-def _total_gradient(emit: Emit, name: str, parts: dict[str, list[Sym | Piece]], totals: dict[str, Sym]) -> Sym | None:
+def _total_gradient(
+    emit: Emit, name: str, parts: dict[str, list[Sym | Piece]], totals: dict[str, Sym | Piece]
+) -> Gradient:
     """The sum of the gradient parts of a tensor; complete once all nodes that read the tensor have been visited."""
     if name not in totals and parts.get(name):
         g = total(parts.pop(name))
         if g is not None:
-            totals[name] = g.expand_like(emit.sym(name))
+            totals[name] = g if isinstance(g, Piece) else g.expand_like(emit.sym(name))
     return totals.get(name)
+
+
+def _apply(rule: Rule, view: Node, incoming: Sequence[Gradient]) -> tuple[Gradient, ...]:
+    """The gradients of the inputs of a node; a piece is padded unless the rule in force there has a form for it."""
+    if len(incoming) == 1 and isinstance(incoming[0], Piece):
+        for_piece = PIECE_RULES.get(in_force(rule, view))
+        found = None if for_piece is None else for_piece(view, incoming[0])
+        if found is not None:
+            return found
+    return rule(view, *map(_whole, incoming))
+
+
+def _whole(g: Gradient) -> Sym | None:
+    return g.whole() if isinstance(g, Piece) else g
 
 
 def _unbroadcast(g: Sym | Piece, x: Sym) -> Sym | Piece:
     """Sum over the axes along which `x` was broadcast; `_total_gradient` expands a gradient smaller than `x`."""
     if isinstance(g, Piece):
-        return g
+        axis = g.axis - (g.part.rank - x.rank)
+        part = _summed(g.part, x)
+        return replace(g, part=part, axis=axis) if axis >= 0 and x.dims[axis] == g.size else part
+    return _summed(g, x)
+
+
+def _summed(g: Sym, x: Sym) -> Sym:
     axes = shapes.surplus(g.dims, x.dims) if g.rank >= x.rank else ()
     lead = tuple(range(g.rank - x.rank))
     summed = g.sum([axis for axis in axes if axis not in lead])

@@ -208,5 +208,6 @@ def test_cost() -> None:
     head = sum(2 * prod(w.dims) for w in weights if list(w.dims) == [8, 96])
     assert gamma - held == 2 * (layers + head)  # |x| |W| forward, |W| back
     assert position == gamma
-    assert gamma > full > held  # without gammas, but back through queries and keys
+    n, d = 145, 96  # back through queries and keys: their weights, and the products for attention, Q and K
+    assert full - held == 2 * (5 * (n * 2 * d * d + 3 * n * n * d) + n * 2 * d * d + 3 * n * d)
     assert relevance - attention > attention  # layers twice forward and twice back

@@ -20,10 +20,13 @@ from gradskip_onnx.errors import InputError, ModelError
 from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.read.load import load
 from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.instrument.build_plan import build_plan
+from gradskip_onnx.metrics.flops import of_plan
 from gradskip_onnx.model_file.metadata import KEY, read_metadata
 from gradskip_onnx.output.atomic import rename_whole
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.selfcontained import bundle
+from gradskip_onnx.types import Needs
 from tests.support.models import Vit, vit
 
 # The same kernels on the same inputs; fusions of the forward pass may differ, hence single-precision rounding.
@@ -180,6 +183,20 @@ BROKEN = {
 }
 
 
+def test_a_file_with_gradients_takes_no_more_products(plain, whole):
+    """Its own gradients read the statistics of norms; a pass without them still skips rows that nobody reads."""
+    costs = []
+    for model in (plain, whole):
+        source = load(model.SerializeToString())
+        reading = read(source)
+        needs = Needs(tokens_in_gradients=(0,))
+        costs.append(of_plan(build_plan(source, reading, needs), reading.architecture).total)
+        unpruned = build_plan(source, reading, needs, simplify_forward=False)
+        assert costs[-1] < of_plan(unpruned, reading.architecture).total
+
+    assert costs[0] == costs[1]
+
+
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
 def test_broken_description_is_a_warning(plain, text: str):
     model = onnx.ModelProto()
@@ -210,6 +227,7 @@ import os, signal, sys
 from pathlib import Path
 import onnx
 from gradskip_onnx.selfcontained import bundle
+from gradskip_onnx.types import Needs
 
 bundle.LARGEST_INLINE, rename, left = 0, bundle.rename_whole, [int(sys.argv[3])]
 

@@ -348,7 +348,7 @@ def matmul(n: Node, g: Sym) -> Out:
     return grad_a, grad_b
 
 
-def by_matrix(a: Sym, b: Sym, g: Sym) -> Out:
+def by_matrix(a: Sym, b: Sym, g: Sym) -> tuple[Sym, Sym]:
     """Gradients of rows (.., k) times one matrix (k, m), by Gemm: it reads the weight transposed without a copy."""
     rows = shapes.volume(a.dims[:-1])
     flat_a, flat_g = a.reshape((rows, a.dims[-1])), g.reshape((rows, g.dims[-1]))
@@ -358,8 +358,11 @@ def by_matrix(a: Sym, b: Sym, g: Sym) -> Out:
 
 @vjp("Gemm")
 def gemm(n: Node, g: Sym) -> Out:
-    """Y = alpha A' B' + beta C; A' and B' are A and B, transposed if the attributes say so."""
-    a, b = n.x[0], n.x[1]
+    return by_gemm(n, n.x[0], n.x[1], g)[: len(n.x)]
+
+
+def by_gemm(n: Node, a: Sym, b: Sym, g: Sym) -> tuple[Sym, Sym, Sym]:
+    """Gradients of Y = alpha A' B' + beta C; A' and B' are A and B, transposed if the attributes of the node say so."""
     alpha, beta = n.attrs.get("alpha", 1.0), n.attrs.get("beta", 1.0)
     ta, tb = n.attrs.get("transA", 0), n.attrs.get("transB", 0)
     op = n.emit.op
@@ -371,8 +374,7 @@ def gemm(n: Node, g: Sym) -> Out:
         grad_b = op("Gemm", g, a, dims=b.dims, alpha=alpha, transA=1, transB=ta)
     else:
         grad_b = op("Gemm", a, g, dims=b.dims, alpha=alpha, transA=1 - ta)
-    grad_c = g if beta == 1 else g * beta
-    return (grad_a, grad_b, grad_c)[: len(n.x)]
+    return grad_a, grad_b, g if beta == 1 else g * beta
 
 
 @vjp("Einsum", note="no repeated index within one operand")

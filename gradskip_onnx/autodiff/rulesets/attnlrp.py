@@ -35,16 +35,21 @@ def lrp(
         op: GammaRule(VJPS[op], gammas, embedding_only, centred) for op in LINEAR | CONVOLUTIONS
     }
     rules = SPREAD_HELD | GATES_HELD | (ATTENTION_HELD if attention_held else {}) | products
-    return rules | ({op: halved(rules[op]) for op in LINEAR | {"Mul"}} if halves else {})
+    return rules | ({op: Halved(rules[op]) for op in LINEAR | {"Mul"}} if halves else {})
 
 
-def halved(rule: Rule) -> Rule:
-    """A rule that gives each of two multiplied activations half of the relevance; a constant gate is not counted."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Halved:
+    """A rule that gives each of two multiplied activations half of the relevance; elsewhere it is `otherwise`."""
 
-    def half(n: Node, g: Sym, *more: Sym | None) -> tuple[Gradient, ...]:
-        return rule(n, 0.5 * g if len(own_signals(n)) > 1 else g, *more)
+    otherwise: Rule
 
-    return half
+    def __call__(self, n: Node, g: Sym, *more: Sym | None) -> tuple[Gradient, ...]:
+        return self.otherwise(n, 0.5 * g if self.halves(n) else g, *more)
+
+    def halves(self, n: Node) -> bool:
+        """Whether a node multiplies two signals; a constant gate is not counted."""
+        return len(own_signals(n)) > 1
 
 
 @dataclass(frozen=True, slots=True)

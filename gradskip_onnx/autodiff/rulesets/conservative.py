@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 
 from gradskip_onnx.autodiff.emit import Sym
+from gradskip_onnx.autodiff.partial_gradients import Piece
+from gradskip_onnx.autodiff.rules.piece_rules import PIECE_RULES, for_pieces
 from gradskip_onnx.autodiff.rules.table import VJPS, Gradient, Node, Rule, vjp
 from gradskip_onnx.autodiff.rules.vjps import normal_cdf, stop
 from gradskip_onnx.autodiff.rules.vjps_norm import kept, layer_statistics, normalised, reduce_mean, widened
@@ -96,8 +98,19 @@ def mean(n: Node, g: Sym) -> Out:
 @vjp("Mul", "Div", table=GATES_HELD)
 def gated(n: Node, g: Sym) -> Out:
     """dx = g F for x F with a gate F, however F is written; other products have their true gradient."""
+    return _but_at_gate(n, VJPS[n.op](n, g))
+
+
+@for_pieces(gated)
+def gated_piece(n: Node, g: Piece) -> Out | None:
+    plain = PIECE_RULES.get(VJPS[n.op])
+    found = None if plain is None else plain(n, g)
+    return None if found is None else _but_at_gate(n, found)
+
+
+def _but_at_gate(n: Node, gradients: Out) -> Out:
     gate = gate_at(n, n.y.tensor.inputs[0])
-    return tuple(None if at == gate else found for at, found in enumerate(VJPS[n.op](n, g)))
+    return tuple(None if at == gate else found for at, found in enumerate(gradients))
 
 
 @vjp("Pow", table=GATES_HELD)

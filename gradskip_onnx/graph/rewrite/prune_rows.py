@@ -82,22 +82,24 @@ def prune_rows(graph: gs.Graph, outputs: Iterable[str], facts: Facts) -> dict[st
         for index, rows in enumerate(_input_rows(node, read, facts)):
             if rows is not None:
                 node.inputs[index] = _cut(write, node.inputs[index], rows, kept, written, cuts)
-        output = node.outputs[0]
+        output = node.outputs[0].name
         if node.op == "Reshape":
             node.inputs[1] = write.ints(*_shape(node, part, facts))
-        kept[output.name] = part
-        written[output.name] = _with(written[output.name], part)
-        output.shape = None
+        kept[output] = part
+        written[output] = _with(written[output], part)
+        for tensor in node.outputs:
+            tensor.shape = None
     sort_nodes(graph)
     return written
 
 
 def _part(node: Any, read: Mapping[str, Rows | None], facts: Facts) -> Rows | None:
-    """The rows that a node can be narrowed to, or None."""
-    if len(node.outputs) != 1 or node.outputs[0].name not in read:
+    """The rows that a node can be narrowed to, or None; more outputs than the first (statistics) must not be read."""
+    first, *more = node.outputs
+    if first.name not in read or any(output.name in read for output in more):
         return None
-    rows = read[node.outputs[0].name]
-    if rows is None or not _worthwhile(rows, facts.get(node.outputs[0].name)):
+    rows = read[first.name]
+    if rows is None or not _worthwhile(rows, facts.get(first.name)):
         return None
     has_rule = node.op in NARROW and node.domain in STANDARD
     return rows if has_rule and NARROW[node.op](node, rows, facts) is not Refused else None
