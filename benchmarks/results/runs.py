@@ -25,12 +25,22 @@ STEPS_BACK = (
     "gradskip[tokens=branch,gate=attention],gradskip[alpha=1],gradskip[alpha=0],gradskip[weight=key]"
 )
 PARTS = (
-    "gradskip+,gradskip+[share=1],gradskip+[against=nothing],gradskip+[gamma_conv=0],gradskip+[agree=0],"
-    "gradskip+[pixels=False],gradskip+[first=1,last=12],gradskip+[rules=gradient]"
+    "gradskip+,gradskip+[share=0.75],gradskip+[against=nothing],gradskip+[gamma_conv=0],gradskip+[detail=0],"
+    "gradskip+[detail=1],gradskip+[pixels=0],gradskip+[pixels=1],gradskip+[detail=0,pixels=0],"
+    "gradskip+[first=1,last=12],gradskip+[rules=gradient]"
 )
 STEPS = "[steps=14]"  # half as many as usual, for the same reason
 FAITHFUL = f"insertion-deletion{STEPS},insertion{STEPS},deletion{STEPS}"
 TRUTH = f"pointing-game,pixel-accuracy,miou,insertion-deletion{STEPS}"
+SUBSTRATES = ",".join(
+    f"insertion-deletion[steps=14,substrate={substrate}{unit}]"
+    for unit in ("", ",unit=patch")
+    for substrate in ("mean", "black", "random")
+)
+VIOLATIONS = ",".join(f"faithfulness-violation[substrate={substrate}]" for substrate in ("mean", "black", "random"))
+BOXED = "pointing-game[largest=0.6],pointing-energy[largest=0.6]"
+CHECKS = "randomisation,class-sensitivity,noise-stability,zero-shift"
+STRONG = "gradskip+,pe-lrp,attnlrp,chefer2,legrad,grad-cam,gradskip,rollout"  # for what takes many passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,12 @@ RUNS = (
         Run(f"parts-{name}", file, TUNING_SCENES, SMALL_PARTS, "pointing-game", f"parts-{name}", PLANTED)
         for name, file in ON_PLANTED
     ),
+    Run("deit-substrates", "deit_tiny.onnx", IMAGES, STRONG, SUBSTRATES, "substrates", ("--limit", "60", *HELD_OUT)),
+    Run("deit-violation", "deit_tiny.onnx", IMAGES, ONE_PASS, VIOLATIONS, "violation", HELD_OUT),
+    Run("deit-boxes", "deit_tiny.onnx", "photographs", ONE_PASS, BOXED, "boxes", HELD_OUT),
+    Run("deit-checks", "deit_tiny.onnx", IMAGES, ONE_PASS, CHECKS, "checks", ("--limit", "16", *HELD_OUT)),
+    Run("cifar10", "cifar10.onnx", "cifar10_test", STRONG, SUBSTRATES, "cifar10", ("--limit", "100", *SHARED)),
+    Run("bccd", "bccd.onnx", "bccd_test", STRONG, f"{SUBSTRATES},pointing-game", "bccd", ("--limit", "100", *SHARED)),
     Run("deit-held-out", "deit_tiny.onnx", IMAGES, f"{ONE_PASS},{DROPPED}", FAITHFUL, "deit", HELD_OUT),
     *(
         Run(f"planted-{name}", file, "planted:200", ONE_PASS, TRUTH, f"planted-{name}", PLANTED)
