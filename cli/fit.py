@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .evaluation_options import SOME_FAILED, data_options, output_option, resamples_option, settings_options
+
+if TYPE_CHECKING:
+    from gradskip_onnx.evaluation.fit import Fit
 
 EXAMPLES = """\b
 Examples:
@@ -65,17 +68,16 @@ def fit(model: Path, data: str, steps: int, seed: int, keep: bool, **flags: Any)
     terminal.print("")
     terminal.table(fit_table(found))
     terminal.print("")
-    terminal.print(_verdict(found.better, kept, path), style="bold" if kept else "")
+    terminal.print(_verdict(found, kept, path), style="bold" if kept else "")
     if found.failures:
         image, reason = next(iter(found.failures.items()))
         terminal.failed(f"{len(found.failures)} images failed, the first: {image}: {reason}")
         raise click.exceptions.Exit(SOME_FAILED)
 
 
-def _verdict(better: bool, kept: bool, path: Path) -> str:
-    if better:
-        return f"kept      {path}"
+def _verdict(found: Fit, kept: bool, path: Path) -> str:
     if kept:
-        return f"kept      {path}, though not better beyond doubt (--keep)"
+        return f"kept      {path}{'' if found.better else ', though not better beyond doubt (--keep)'}"
     earlier = "; an earlier fit stays there" if path.exists() else ""
-    return f"not kept  not better beyond doubt: the interval of the difference reaches 0 or below{earlier}"
+    reason = "the interval of the difference reaches 0 or below" if found.changed else "nothing beats the defaults"
+    return f"not kept  {reason}{earlier}"

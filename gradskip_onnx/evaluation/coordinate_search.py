@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from gradskip_onnx.types import Array
+
 Settings = dict[str, float]  # values of options by name
-Score = Callable[[Sequence[Settings]], Sequence[float]]  # one number for each of the settings; higher is better
+# For each of the settings a value per image, (images,), higher is better; None where the settings do not work.
+Score = Callable[[Sequence[Settings]], Sequence[Array | None]]
 ROUNDS = 2  # the second finds little, a third next to nothing
 
 
@@ -20,7 +25,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The best settings, their score and that of the start, and how many settings were scored."""
+    """The settings found, their mean and that of the start, and how many settings were scored."""
 
     settings: Settings
     score: float
@@ -36,29 +41,41 @@ def most_tried(axes: Sequence[Axis]) -> int:
 def coordinate_search(
     start: Mapping[str, float], axes: Sequence[Axis], score: Score, allowed: Callable[[Settings], bool] = lambda _: True
 ) -> Found:
-    """Search from `start`; no settings are scored twice, and an option changes only where the score is truly higher.
+    """Search from `start`; no settings are scored twice, and those that are not `allowed` never.
 
-    The values of one option are scored in one call. Settings that are not `allowed` are never scored.
+    The values of one option are scored in one call. An option changes only where the mean gain over the images is
+    larger than its standard error: of many values some are ahead by chance.
     """
-    scores: dict[tuple[tuple[str, float], ...], float] = {}
+    scores: dict[tuple[tuple[str, float], ...], Array | None] = {}
 
-    def rate(many: Sequence[Settings]) -> None:
+    def rate(many: Sequence[Settings]) -> list[tuple[Settings, Array]]:
+        """The settings that work, with their values."""
         new = [settings for settings in many if _key(settings) not in scores]
         if new:
             scores.update(zip(map(_key, new), score(new), strict=True))
+        return [(settings, values) for settings in many if (values := scores[_key(settings)]) is not None]
 
-    best = dict(start)
-    rate([best])
+    ((best, values),) = rate([dict(start)])
+    first = values
     for _ in range(ROUNDS):
         before = best
         for axis in axes:
             others = [best | {axis.name: value} for value in axis.values if value != best[axis.name]]
-            candidates = [best, *filter(allowed, others)]
-            rate(candidates)
-            best = max(candidates, key=lambda settings: scores[_key(settings)])  # the first of equals: no change
+            rated = rate([settings for settings in others if allowed(settings)])
+            if rated:
+                leader, theirs = max(rated, key=lambda pair: float(pair[1].mean()))
+                if beats(theirs, values):
+                    best, values = leader, theirs
         if best == before:
             break
-    return Found(best, scores[_key(best)], scores[_key(dict(start))], len(scores))
+    return Found(best, float(values.mean()), float(first.mean()), len(scores))
+
+
+def beats(ours: Array, theirs: Array) -> bool:
+    """Whether the mean of the differences, image by image, is larger than its standard error."""
+    gains = ours - theirs
+    error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
+    return bool(gains.mean() > error)
 
 
 def _key(settings: Settings) -> tuple[tuple[str, float], ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.output.json_text import encode_json
 from gradskip_onnx.output.locks import locked
 from gradskip_onnx.pipeline.fitted_options import FORMAT, METHOD, NAMES
-from gradskip_onnx.types import Architecture
+from gradskip_onnx.types import Architecture, Array
 from gradskip_onnx.version import __version__
 
 from .choices import choose_metric, measurement_of
@@ -78,6 +79,11 @@ class Fit:
     search: Found
     columns: Mapping[str, Comparison]
     failures: Mapping[str, str]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was found that differs from the defaults."""
+        return self.fitted.label != DEFAULT.label
 
     @property
     def better(self) -> bool:
@@ -137,12 +143,14 @@ def fit(
         run.go(step)
         return _columns(run, failures)
 
-    def score(many: Sequence[Settings]) -> list[float]:
-        """The mean of each; minus infinity where an image that the defaults explain is not explained."""
+    def score(many: Sequence[Settings]) -> list[Array | None]:
+        """Values by image; None if one that the defaults explain is not explained."""
         choices = [choose_method(METHOD, **settings) for settings in many]
         results = measure(plan.tuning, choices)[TOGETHER]
         found = [results[choice.label] for choice in choices]
-        return [_mean(one.values()) if needed <= one.keys() else -np.inf for one in found]
+        return [
+            np.array([one[place].numbers[TERM] for place in needed]) if needed <= one.keys() else None for one in found
+        ]
 
     Folder(folder).open()
     with locked(folder):
@@ -221,21 +229,22 @@ def _columns(run: Run, failures: dict[str, str]) -> Columns:
 
 
 def _together(columns: Sequence[Mapping[Place, Measured]]) -> dict[Place, Measured]:
-    shared = set.intersection(*(set(column) for column in columns))
-    return {place: Measured({TERM: _mean(column[place] for column in columns)}) for place in shared}
-
-
-def _mean(many: Iterable[Measured]) -> float:
-    return float(np.mean([measured.numbers[TERM] for measured in many]))
+    shared = sorted(set.intersection(*(set(column) for column in columns)), key=_order)
+    return {place: Measured({TERM: fmean(column[place].numbers[TERM] for column in columns)}) for place in shared}
 
 
 def _compare(results: Mapping[str, Mapping[Place, Measured]], fitted: MethodChoice, resamples: int) -> Comparison:
-    """Both on the images that both explain, sorted by name: the bootstrap draws by position."""
+    """Both on the images that both explain."""
     before, after = results[DEFAULT.label], results[fitted.label]
-    shared = sorted(before.keys() & after.keys(), key=lambda place: (place[0], place[1] or 0))
+    shared = sorted(before.keys() & after.keys(), key=_order)
     row, ours, theirs = METRICS[METRIC], [after[place] for place in shared], [before[place] for place in shared]
     default, found = interval(row, theirs, resamples=resamples), interval(row, ours, resamples=resamples)
     gap = paired(row, ours, theirs, resamples=resamples)
     if default is None or found is None or gap is None:
         raise GradskipError("nothing could be measured on the held-out images")
     return Comparison(default, found, gap)
+
+
+def _order(place: Place) -> tuple[str, int]:
+    """Images by name: sums and draws go by position, and a ledger that was resumed has another order."""
+    return place[0], place[1] or 0
