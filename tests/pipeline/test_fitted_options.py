@@ -24,7 +24,7 @@ def image(tmp_path_factory):
 
 
 @pytest.fixture
-def model(tmp_path) -> Path:
+def model(tmp_path: Path) -> Path:
     path = tmp_path / "model.onnx"
     path.write_bytes(model_bytes())
     return path
