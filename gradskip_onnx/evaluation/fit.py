@@ -119,7 +119,7 @@ def axes_for(architecture: Architecture) -> tuple[Axis, ...]:
     """The values tried for each option; blocks are numbered from 1, and 0 leaves the choice to the method."""
     depth, default = len(architecture.blocks), middle_blocks(architecture.blocks, DEFAULT.options)
     first = {round(depth * part) + 1 for part in (0, 1 / 6, 1 / 3, 1 / 2)} - {default[0].index + 1}
-    last = {round(depth * part) for part in (1 / 2, 2 / 3, 5 / 6, 1)} - {default[-1].index + 1}
+    last = {round(depth * part) for part in (1 / 2, 2 / 3, 5 / 6, 1)} - {0, default[-1].index + 1}
     return (
         Axis("first", (0, *sorted(first))),
         Axis("last", (0, *sorted(last))),

@@ -14,7 +14,7 @@ from gradskip_onnx.demo import demo_model
 from gradskip_onnx.errors import GradskipError, InputError
 from gradskip_onnx.evaluation import choose_method
 from gradskip_onnx.evaluation.coordinate_search import Axis
-from gradskip_onnx.evaluation.fit import DEFAULT, TOGETHER, as_document, axes_for, fit, keep, plan_fit
+from gradskip_onnx.evaluation.fit import DEFAULT, TOGETHER, Fit, as_document, axes_for, fit, keep, plan_fit
 from gradskip_onnx.metrics.statistics import Interval
 from gradskip_onnx.output.json_text import encode_json
 from gradskip_onnx.pipeline.fitted_options import METHOD, NAMES, path_beside
@@ -54,7 +54,8 @@ def test_too_few_images(tmp_path):
 
 def test_values_tried_are_options_of_the_method_and_hold_the_default():
     """Every default is tried, under one name only: 0 and the block it stands for are not both among the values."""
-    axes = {axis.name: axis.values for axis in axes_for(explainer().architecture)}
+    architecture = explainer().architecture
+    axes = {axis.name: axis.values for axis in axes_for(architecture)}
 
     assert tuple(axes) == NAMES
     for name, values in axes.items():
@@ -64,6 +65,8 @@ def test_values_tried_are_options_of_the_method_and_hold_the_default():
             choose_method(METHOD, **{name: value})
     assert axes["first"] == (0, 2, 3)  # of three blocks the default reads the first two
     assert axes["last"] == (0, 3)
+    single = axes_for(replace(architecture, blocks=architecture.blocks[:1]))
+    assert [axis.values for axis in single[:2]] == [(0,), (0,)]
 
 
 @pytest.mark.slow
@@ -141,6 +144,28 @@ def test_the_command_on_the_demo(tmp_path):
     assert explainer.fitted is not None
     assert explainer.fitted.options == written["options"]
     assert explainer.warnings == ()
+
+
+@pytest.mark.slow
+def test_what_is_not_better_is_not_kept(tmp_path, monkeypatch):
+    """The verdict alone decides whether the file is written; without it an earlier file stays as it is."""
+    model, data = tmp_path / "model.onnx", pictures(tmp_path / "data", 4)
+    model.write_bytes(model_bytes())
+    words = ("study", "fit", model, data, "--steps", 1, "--threads", 1, "-o", tmp_path / "fit", *FLAGS)
+    monkeypatch.setattr(Fit, "better", property(lambda _: False))
+    refused = run(*words)
+
+    assert refused.exit_code == 0, refused.output
+    assert "not kept" in refused.stdout
+    assert not path_beside(model).exists()
+    monkeypatch.setattr(Fit, "better", property(lambda _: True))
+    assert f"kept      {path_beside(model)}\n" in run(*words).stdout
+    before = path_beside(model).read_bytes()
+    monkeypatch.setattr(Fit, "better", property(lambda _: False))
+    assert "an earlier fit stays there" in run(*words).stdout
+    assert path_beside(model).read_bytes() == before
+    assert "though not better beyond doubt (--keep)" in run(*words, "--keep").stdout
+    assert json.loads(path_beside(model).read_text())["held_out"]["better"] is False
 
 
 def test_wrong_input_is_one_line(tmp_path):
