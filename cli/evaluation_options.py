@@ -14,6 +14,7 @@ from gradskip_onnx.errors import InputError
 from .options import device_options, json_option, preprocess_options, read_folder, stack, verbosity_options
 
 if TYPE_CHECKING:
+    from gradskip_onnx.api import Explainer
     from gradskip_onnx.datasets import Dataset
     from gradskip_onnx.evaluation import Evaluation, Findings, MethodChoice, Report
     from gradskip_onnx.metrics import Choice
@@ -26,41 +27,48 @@ SOME_FAILED = 6
 LAYOUT_NAMES = ("planted", "medmnist", "ade20k", "imagenet", "samples", "folder")
 
 
-def _folder(default: str) -> Callable[[Any], Any]:
+def output_option(default: str, content: str) -> Callable[[Any], Any]:
+    """-o with its default folder, and what is written there."""
     return click.option("-o", "--output", callback=read_folder, default=default, show_default=True,
-                        metavar="DIR", help="Folder for results.csv, results.json and report.html.")  # fmt: skip
+                        metavar="DIR", help=f"Folder for {content}.")  # fmt: skip
+
+
+data_options = stack(
+    click.option("--layout", type=click.Choice(LAYOUT_NAMES), help="How DATA is laid out.  [default: detected]"),
+    click.option("--split", metavar="NAME", help="Part of a dataset that has several: train, val, test."),
+    click.option("--synsets", type=click.Path(path_type=Path), metavar="FILE",
+                 help="WordNet ids in the order of the classes, a line each."),
+    click.option("--indices", type=click.Path(path_type=Path), metavar="FILE",
+                 help="Numbers of the images to take, from 0; text or YAML."),
+    click.option("--part", default="1/1", metavar="I/N", help="Every N-th image from the I-th on: 1/2 and 2/2 are "
+                 "halves, one to tune on and one to report."),
+    click.option("--limit", type=click.IntRange(min=1), metavar="N", help="N images of those, spread evenly."),
+    click.option("--target", type=click.Choice(["predicted", "label"]), default="predicted", show_default=True,
+                 help="The class explained; for segmentation `label` is each class that is there and predicted."),
+    click.option("--batch-size", type=click.IntRange(1, 1024), default=8, show_default=True,
+                 help="Images read and explained together."),
+)  # fmt: skip
+
+resamples_option = click.option("--resamples", type=click.IntRange(100, 1_000_000), default=2000, show_default=True,
+                                help="Draws of the bootstrap.")  # fmt: skip
+
+settings_options = stack(preprocess_options, device_options, json_option, verbosity_options)
 
 
 def evaluation_options(folder: str) -> Callable[[Any], Any]:
     """The shared options; `folder` is the default output folder."""
     return stack(
-        _folder(folder),
-        click.option("--layout", type=click.Choice(LAYOUT_NAMES), help="How DATA is laid out.  [default: detected]"),
-        click.option("--split", metavar="NAME", help="Part of a dataset that has several: train, val, test."),
-        click.option("--synsets", type=click.Path(path_type=Path), metavar="FILE",
-                     help="WordNet ids in the order of the classes, a line each."),
-        click.option("--indices", type=click.Path(path_type=Path), metavar="FILE",
-                     help="Numbers of the images to take, from 0; text or YAML."),
-        click.option("--part", default="1/1", metavar="I/N", help="Every N-th image from the I-th on: 1/2 and 2/2 are "
-                     "halves, one to tune on and one to report."),
-        click.option("--limit", type=click.IntRange(min=1), metavar="N", help="N images of those, spread evenly."),
-        click.option("--target", type=click.Choice(["predicted", "label"]), default="predicted", show_default=True,
-                     help="The class explained; for segmentation `label` is each class that is there and predicted."),
+        output_option(folder, "results.csv, results.json and report.html"),
+        data_options,
         click.option("--score", type=click.Choice(["logit", "probability"]), default="logit", show_default=True,
                      help="What is differentiated, where a method has no score of its own."),
-        click.option("--batch-size", type=click.IntRange(1, 1024), default=8, show_default=True,
-                     help="Images read and explained together."),
         click.option("--pictures", type=click.IntRange(0, 200), default=8, show_default=True,
                      help="Images in the picture grid of the page."),
         click.option("--reference", metavar="METHOD", help="The method others are compared to.  [default: the first]"),
-        click.option("--resamples", type=click.IntRange(100, 1_000_000), default=2000, show_default=True,
-                     help="Draws of the bootstrap."),
+        resamples_option,
         click.option("--force", is_flag=True, help="Replace the table and page of another model, data or settings."),
         click.option("--retry", is_flag=True, help="Measure again what failed in an earlier run."),
-        preprocess_options,
-        device_options,
-        json_option,
-        verbosity_options,
+        settings_options,
     )  # fmt: skip
 
 
@@ -88,17 +96,8 @@ def select(data: str, flags: Mapping[str, Any]) -> Dataset:
     return selection.of(load(data, flags["layout"], split=flags["split"], synsets=flags["synsets"]))
 
 
-def set_up(
-    model: Path,
-    data: str,
-    methods: Sequence[MethodChoice],
-    metrics: Sequence[Choice[Row]],
-    terminal: Terminal,
-    flags: dict[str, Any],
-) -> Evaluation:
-    """Open and check the model and the images, and print what they are; nothing is measured yet."""
-    from gradskip_onnx import evaluation
-
+def open_both(model: Path, data: str, terminal: Terminal, flags: Mapping[str, Any]) -> tuple[Explainer, Dataset]:
+    """Open and check the model and the images, and print what they are."""
     from .explain_request import load_explainer
     from .report import report_model
 
@@ -107,6 +106,22 @@ def set_up(
     if explainer.architecture.input_dims.channels != 3:
         raise InputError(f"{model.name} takes {explainer.architecture.input_dims.channels} channels, an image has 3")
     report_model(terminal, explainer)
+    terminal.print(f"data      {dataset.where}: {len(dataset.entries)} images ({dataset.layout})")
+    return explainer, dataset
+
+
+def set_up(
+    model: Path,
+    data: str,
+    methods: Sequence[MethodChoice],
+    metrics: Sequence[Choice[Row]],
+    terminal: Terminal,
+    flags: dict[str, Any],
+) -> Evaluation:
+    """Set up an evaluation of the model on the images; nothing is measured yet."""
+    from gradskip_onnx import evaluation
+
+    explainer, dataset = open_both(model, data, terminal, flags)
     prepared, warnings = evaluation.set_up(
         explainer,
         dataset,
@@ -119,7 +134,6 @@ def set_up(
         retry=flags["retry"],
     )
     terminal.warn(warnings)
-    terminal.print(f"data      {dataset.where}: {len(dataset.entries)} images ({dataset.layout})")
     return prepared
 
 

@@ -12,7 +12,9 @@ from .console import plain
 
 if TYPE_CHECKING:
     from gradskip_onnx.evaluation import Note, Report
+    from gradskip_onnx.evaluation.fit import Fit
     from gradskip_onnx.evaluation.summary import Cell, Column
+    from gradskip_onnx.metrics.statistics import Interval
 
 ARROWS = {"higher": "↑", "lower": "↓"}
 
@@ -61,6 +63,15 @@ def note_table(note: Note) -> Table | None:
     return table
 
 
+def fit_table(found: Fit) -> Table:
+    """Default and fitted options on the held-out images, a row for each substrate."""
+    table = _table(["insertion-deletion ↑", "default", "fitted", "fitted minus default"])
+    for name, column in found.columns.items():
+        cells = (_interval(column.default), _interval(column.fitted), _interval(column.gap, "+"))
+        table.add_row(name, *map(Text, cells))
+    return table
+
+
 def _table(head: Iterable[str] | Sequence[str], title: str = "") -> Table:
     table = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for at, name in enumerate(head):
@@ -77,13 +88,16 @@ def _head(column: Column) -> str:
 def _value(cell: Cell) -> str:
     if cell.found is None:
         return "–"
-    low, value, high = (f"{number:.3f}" for number in (cell.found.low, cell.found.value, cell.found.high))
     lost = f" ({cell.excluded + cell.failed} left out)" if cell.excluded or cell.failed else ""
-    return f"{value} [{low}, {high}]{lost}"
+    return f"{_interval(cell.found)}{lost}"
 
 
 def _gap(cell: Cell) -> str:
     if cell.gap is None:
         return "–"
     sure = "" if cell.p is None else ", p < 0.001" if cell.p < 0.001 else f", p = {cell.p:.3f}"
-    return f"{cell.gap.value:+.3f} [{cell.gap.low:+.3f}, {cell.gap.high:+.3f}]{sure}"
+    return f"{_interval(cell.gap, '+')}{sure}"
+
+
+def _interval(found: Interval, sign: str = "") -> str:
+    return f"{found.value:{sign}.3f} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"

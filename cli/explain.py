@@ -69,7 +69,7 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     from .console import Terminal
     from .explain_request import load_explainer, read_request
     from .inputs import read_jobs
-    from .report import report, report_model
+    from .report import report, report_model, report_options
 
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
     request = read_request(flags)
@@ -80,9 +80,10 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     folder.open()
     if not request.likeliest:
         folder.claim(job.stem for job in jobs)
-    explainer = load_explainer(file, flags, len(jobs))
+    explainer = load_explainer(file, flags, len(jobs), fitted=True)
     check(explainer, request)
     report_model(terminal, explainer)
+    report_options(terminal, explainer.settled(request.question.method))
     failures = 0
     with terminal.progress(len(jobs), request.passes) as bar:
         explained = explain_jobs(explainer, jobs, request, bar.further)

@@ -44,8 +44,13 @@ def _chosen_method(flags: Mapping[str, Any]) -> Method:
     return find_method(flags["method"] or ("gradskip" if has_paper_options else DEFAULT))
 
 
-def load_explainer(source: Path | ModelFile, flags: Mapping[str, Any], images: int | None = None) -> Explainer:
-    """Open the model with the settings in `flags`; up to FEW images run in low-memory mode (None: many images)."""
+def load_explainer(
+    source: Path | ModelFile, flags: Mapping[str, Any], images: int | None = None, *, fitted: bool = False
+) -> Explainer:
+    """Open the model with the settings in `flags`; up to FEW images run in low-memory mode (None: many images).
+
+    With `fitted`, options kept beside the model count; comparisons of methods run them as they are written.
+    """
     return api.load(
         source,
         flags["device"],
@@ -57,4 +62,5 @@ def load_explainer(source: Path | ModelFile, flags: Mapping[str, Any], images: i
         task=flags["task"],
         low_memory=images is not None and images <= FEW,
         cache=not flags["no_cache"],
+        fitted=fitted,
     )

@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": (".inspect", "Show the blocks found in a model, and what was proven about them."),
     "evaluate": (".evaluate", "Compare methods on a model and images: table, curves, pictures."),
     "methods": (".methods", "List the methods with their cost, or one with its options."),
-    "study": (".study", "Repeat a study of the paper: gamma, alpha, quarters of the heads."),
+    "study": (".study", "Repeat a study of the paper (gamma, alpha, heads), or fit gradskip+ to a model."),
     "cache": (".cache", "Show or clear the cache of analysed models."),
     "export": (".export", "Write a PyTorch model as ONNX, with its gradient graph."),
 }

@@ -21,6 +21,7 @@ from .console import Terminal, plain
 
 if TYPE_CHECKING:
     from gradskip_onnx.api import Explainer, Explanation
+    from gradskip_onnx.methods import MethodChoice
 
 ALSO = 2  # other classes on the line of an image, where there are many images
 
@@ -46,6 +47,12 @@ def report_model(terminal: Terminal, explainer: Explainer) -> None:
     for note in architecture.assumptions:
         terminal.detail(note)
     terminal.warn(explainer.warnings)
+
+
+def report_options(terminal: Terminal, method: MethodChoice) -> None:
+    """Print where options come from that were not typed; nothing if they are the defaults of the method."""
+    if method.source:
+        terminal.print(f"options   from {method.source}: {method.label}")
 
 
 def report(terminal: Terminal, outcome: Outcome[Job, tuple[Written, ...]], share: str, *, alone: bool) -> None:

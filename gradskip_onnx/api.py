@@ -12,6 +12,7 @@ from gradskip_onnx.images.preprocess import Preprocess, resolve
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
 from gradskip_onnx.passes.opened_model import Hints, SessionSettings, open_model, read_model
 from gradskip_onnx.pipeline.explainer import Explainer
+from gradskip_onnx.pipeline.fitted_options import read_fitted
 from gradskip_onnx.pipeline.inputs import ImageLike
 from gradskip_onnx.pipeline.question import Target
 
@@ -36,6 +37,7 @@ def load(
     task: TaskName | None = None,
     low_memory: bool = False,
     cache: bool = True,
+    fitted: bool = True,
 ) -> Explainer:
     """Open a model from a path or bytes and return its Explainer.
 
@@ -43,7 +45,7 @@ def load(
     what the output holds, where the file does not: class scores of the image (classification) or of each pixel
     (segmentation). `low_memory` saves memory and start-up time, which pays for few images. With `cache`, the analysis
     of the file is stored on disk for later calls; the environment variable GRADSKIP_CACHE names the folder, or is
-    `off`.
+    `off`. With `fitted`, options that `gradskip-onnx study fit` kept beside the model stand in for the defaults.
     """
     flags = {} if preprocess is None or isinstance(preprocess, Preprocess) else dict(preprocess)
     explicit = preprocess if isinstance(preprocess, Preprocess) else None
@@ -66,12 +68,14 @@ def load(
         input_size=architecture.input_dims.size,
     )
     names = tuple(labels if labels is not None else metadata.labels or sidecar.labels)
-    warnings = [*metadata.warnings, *sidecar.warnings, *assumptions]
+    path = file.unresolved_path if fitted else None
+    options, ignored = read_fitted(path, opened.facts.sha256, architecture)
+    warnings = [*metadata.warnings, *sidecar.warnings, *ignored, *assumptions]
     if entries is not None and (reason := entries.distrust()):
         warnings.append(reason)
     if names and len(names) != architecture.classes:
         warnings.append(f"{len(names)} labels for {architecture.classes} classes: some have no name, or a wrong one")
-    return Explainer(opened, resolved, names, tuple(warnings))
+    return Explainer(opened, resolved, names, tuple(warnings), options)
 
 
 @overload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gradskip_onnx.errors import InputError, UnsupportedModelError
@@ -20,6 +20,8 @@ class MethodChoice:
 
     row: Method
     options: Any
+    given: frozenset[str] = field(default=frozenset(), compare=False)  # options that were named, not left to defaults
+    source: str = field(default="", compare=False)  # where the others come from, if not from the method
 
     @property
     def label(self) -> str:
@@ -29,6 +31,11 @@ class MethodChoice:
     @property
     def settings(self) -> dict[str, Any]:
         return asdict(self.options)
+
+    @property
+    def note(self) -> str:
+        """Where options come from that nobody named; empty for the defaults of the method."""
+        return f"options from {self.source}" if self.source else ""
 
     @property
     def cost(self) -> Cost:
@@ -53,7 +60,8 @@ class MethodChoice:
     def run(self, trace: Trace, architecture: Architecture, passes: Passes) -> Relevance:
         """Run the method on the trace of that pass; the result carries the method's name and options."""
         found = self.row.run(trace, architecture, self.options, passes)
-        return replace(found, method=self.row.name, options=self.settings)
+        notes = (*found.notes, *filter(None, (self.note,)))
+        return replace(found, method=self.row.name, options=self.settings, notes=notes)
 
 
 def find_method(name: str) -> Method:
@@ -66,4 +74,4 @@ def find_method(name: str) -> Method:
 def choose_method(name: str, **options: Any) -> MethodChoice:
     """Look up a method and check its options; unknown names, options and values raise InputError."""
     row = find_method(name)
-    return MethodChoice(row, settle(f"method {name}", row.options, options))
+    return MethodChoice(row, settle(f"method {name}", row.options, options), frozenset(options))

@@ -18,7 +18,7 @@ from gradskip_onnx.images.classes import Candidate, find_class, rank
 from gradskip_onnx.images.preprocess import Geometry, Preprocess
 from gradskip_onnx.images.regions import Region, weigh
 from gradskip_onnx.instrument.pass_request import PassRequest
-from gradskip_onnx.methods import DEFAULT, choose_method
+from gradskip_onnx.methods import DEFAULT, MethodChoice, choose_method
 from gradskip_onnx.passes.extra_passes import ExtraPasses, Progress
 from gradskip_onnx.passes.opened_model import OpenedModel
 from gradskip_onnx.runtime.session import Session
@@ -26,6 +26,7 @@ from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import Architecture, Array, Needs, Trace
 
 from .batch import run_jobs
+from .fitted_options import FittedOptions
 from .inputs import MOST_AT_ONCE, ImageLike, Images, Prepared, as_images, is_several, prepare_image, with_classes
 from .question import Question, Target
 
@@ -42,6 +43,7 @@ class Explainer:
     preprocess: Preprocess
     labels: tuple[str, ...]
     warnings: tuple[str, ...]
+    fitted: FittedOptions | None = None  # kept beside the model by `study fit`
 
     @property
     def name(self) -> str:
@@ -179,6 +181,10 @@ class Explainer:
         found = self._run_batches(images, repeat(None), top_classes, batch_size)
         return found if images.count is None else list(found)
 
+    def settled(self, method: MethodChoice) -> MethodChoice:
+        """The method as it runs: options that were not given come from the file beside the model, if there is one."""
+        return method if self.fitted is None else self.fitted.fill(method)
+
     def prepare(self, image: ImageLike | Array, name: str = "image") -> Prepared:
         """Preprocess one image; error messages call it `name` unless it has a path."""
         return prepare_image(image, self.preprocess, self.architecture.input_dims, name)
@@ -224,7 +230,7 @@ class Explainer:
         self, images: Sequence[Prepared], targets: Sequence[int | None], question: Question, progress: Progress | None
     ) -> list[Explanation]:
         """Plan, run, propagate, upsample: each image for its own target, or one image for each of several targets."""
-        method = question.method
+        method = self.settled(question.method)
         method.check(self.architecture)
         named_seed(question.score)  # raises for an unknown name, also where the method has its own score
         geometries = [image.geometry for image in images] * (len(targets) // len(images))

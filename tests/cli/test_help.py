@@ -60,4 +60,4 @@ def test_names_in_the_help_are_those_of_the_tables():
     assert tuple(PRESETS) == PRESET_NAMES
     assert tuple(TASKS) == TASK_NAMES
     assert tuple(LAYOUTS) == LAYOUT_NAMES
-    assert tuple(STUDIES) == STUDY_NAMES
+    assert tuple(STUDIES) == tuple(STUDY_NAMES)
