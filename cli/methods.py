@@ -31,6 +31,7 @@ WORDS = {
     "branch": "attention branch",
     "position": "tokens at the positional embedding",
     "input_gradients": "gradient at the pixels",
+    "unsigned_input_gradients": "gradient at the pixels, whichever sign the channels have",
     "readout_gradients": "gradient at each attention of its block's own score",
     "attention_relevance": "relevance of each attention",
 }
