@@ -46,7 +46,7 @@ class GradSkipPlusOptions:
     last: int = option(0, "number of the last block whose input is read; 0: the one before the last third", low=0)
     detail: float = option(0.5, "how much of a patch's relevance is shared out among its pixels", low=0.0, high=1.0)
     pixels: float = option(0.25, "weight of the relevance of the pixels themselves", low=0.0)
-    contrast: float = option(1.5, "power of the scores, signs kept; changes no order", low=1.0, high=4.0)
+    contrast: float = option(2.0, "power of the scores, signs kept; changes no order", low=1.0, high=4.0)
 
 
 def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlusOptions) -> Relevance:
