@@ -32,7 +32,7 @@ def backward(
 ) -> dict[str, Sym]:
     """Gradients at the tensors `at` of a score whose gradient at the tensor `of` is `seed`."""
     start = len(emit.graph.nodes)
-    above = _ancestors(emit, of)
+    above = ancestors(emit, of)
     nodes, alive = _paths(emit, above, of, at)
     activations = _activations(emit, above)
     parts: dict[str, list[Sym | Piece]] = defaultdict(list, {of: [seed]})
@@ -147,7 +147,7 @@ def _activations(emit: Emit, above: list[Any]) -> set[str]:
     return found
 
 
-def _ancestors(emit: Emit, of: str) -> list[Any]:
+def ancestors(emit: Emit, of: str) -> list[Any]:
     """Every node `of` depends on, inputs before outputs (iterative: real graphs are deeper than Python's stack)."""
     order: list[Any] = []
     seen: set[int] = set()

@@ -9,26 +9,29 @@ from operator import add
 from gradskip_onnx.operators import Kind, of_kind
 
 from .emit import Emit, Sym
-from .engine import backward
+from .engine import ancestors, backward
 from .rules.table import Rule
 
 PRODUCTS = of_kind(Kind.MATRIX | Kind.CONVOLUTION)
 SHAPE_READERS = of_kind(Kind.READS_SHAPE)
 
 
-def patch_embeddings(emit: Emit, image: str) -> list[str]:
-    """The outputs of the products that read the image with no other product between; mostly one."""
+def patch_embeddings(emit: Emit, image: str, of: str) -> list[str]:
+    """The outputs of the products on the way from the image to the tensor `of` that have no other before them; mostly
+    one. A scale that is measured on the image and applied after the product does not count as a way around it."""
     found: list[str] = []
-    stack, seen = [emit.sym(image).tensor], {image}
-    while stack:
-        for node in stack.pop().outputs:
-            if node.op in SHAPE_READERS or node.outputs[0].name in seen or node.outputs[0].name not in emit.facts:
-                continue
-            seen.update(output.name for output in node.outputs)
-            if node.op in PRODUCTS:
-                found.append(node.outputs[0].name)
-            else:
-                stack += node.outputs
+    before, behind = {image}, set[str]()  # tensors between image and products, and those behind a product
+    for node in ancestors(emit, of):
+        if node.op in SHAPE_READERS:
+            continue
+        sources, outputs = {tensor.name for tensor in node.inputs}, {tensor.name for tensor in node.outputs}
+        if sources & behind:
+            behind |= outputs
+        elif sources & before and node.op in PRODUCTS:
+            found.append(node.outputs[0].name)
+            behind |= outputs
+        elif sources & before:
+            before |= outputs
     return found
 
 
