@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from gradskip_onnx.autodiff.emit import Emit
 from gradskip_onnx.autodiff.patch_embeddings import patch_embeddings
+from gradskip_onnx.types import TensorFact
 
 FLOAT = TensorProto.FLOAT
 
@@ -23,7 +24,9 @@ def found(nodes: list[onnx.NodeProto], **weights: np.ndarray) -> list[str]:
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    return patch_embeddings(Emit(gs.import_onnx(model), {}, 17), "image", "y")
+    return patch_embeddings(
+        Emit(gs.import_onnx(model), {"y": TensorFact((1, 3, 4, 4), np.dtype(np.float32))}, 17), "image", "y"
+    )
 
 
 def node(op: str, inputs: str, outputs: str, **attrs: int) -> onnx.NodeProto:
