@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
@@ -29,7 +31,7 @@ def found(nodes: list[onnx.NodeProto], **weights: np.ndarray) -> list[str]:
     )
 
 
-def node(op: str, inputs: str, outputs: str, **attrs: int) -> onnx.NodeProto:
+def node(op: str, inputs: str, outputs: str, **attrs: Any) -> onnx.NodeProto:
     return helper.make_node(op, inputs.split(), outputs.split(), **attrs)
 
 
