@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[int | None, ...]  # None: the dimension follows the batch size
 Size = tuple[int, int]  # height and width in pixels, or rows and columns of tokens
+CHANNELS = (3, 1, 4)  # numbers of channels of an image
 ImageLayout = Literal["bchw", "bhwc"]  # axes of the model's input: b image, c channel, h row, w column
 TaskName = Literal["classification", "segmentation"]  # rows of tasks.TASKS
 Blocks = tuple[int, ...]  # indices of blocks, in rising order
@@ -57,6 +58,11 @@ class ImageDims(NamedTuple):
     @property
     def size(self) -> Size:
         return self.height, self.width
+
+
+def image_layout(sizes: Sequence[int | None]) -> ImageLayout:
+    """The layout of an image input from the sizes of its last three axes: the usual one, unless only the last fits."""
+    return "bhwc" if sizes[0] not in CHANNELS and sizes[2] in CHANNELS else "bchw"
 
 
 def read_only(array: Array) -> Array:

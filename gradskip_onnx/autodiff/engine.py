@@ -34,7 +34,7 @@ def backward(
     start = len(emit.graph.nodes)
     above = ancestors(emit, of)
     nodes, alive = _paths(emit, above, of, at)
-    activations = _activations(emit, above)
+    varying = activations(emit, above)
     parts: dict[str, list[Sym | Piece]] = defaultdict(list, {of: [seed]})
     totals: dict[str, Sym | Piece] = {}
     composites = {id(group.last): group for group in groups(nodes, emit.facts, rules, at)}
@@ -45,7 +45,7 @@ def backward(
         incoming = [_total_gradient(emit, output.name, parts, totals) for output in node.outputs]
         if all(g is None for g in incoming):
             continue
-        view = _view(emit, node, alive, activations, composites.get(id(node)))
+        view = _view(emit, node, alive, varying, composites.get(id(node)))
         gradients = _apply(_rule(emit, node, view, rules), view, incoming)
         for name, needed, g in zip(view.x.names, view.needs_gradient, gradients, strict=True):
             if needed and g is not None:
@@ -104,7 +104,7 @@ def _rule(emit: Emit, node: Any, view: Node, rules: Mapping[str, Rule]) -> Rule:
     return rules[key]
 
 
-def _view(emit: Emit, node: Any, alive: set[str], activations: set[str], group: Group | None) -> Node:
+def _view(emit: Emit, node: Any, alive: set[str], varying: set[str], group: Group | None) -> Node:
     """The node as its rule reads it; a group appears as one node with the operator of the group."""
     sources, op, attrs = (node.inputs, node.op, node.attrs)
     if group is not None:
@@ -112,7 +112,7 @@ def _view(emit: Emit, node: Any, alive: set[str], activations: set[str], group: 
     names = tuple(tensor.name for tensor in sources)
     outputs = tuple(tensor.name for tensor in node.outputs)
     needs_gradient = tuple(name in alive for name in names)
-    return Node(emit, op, node.name, attrs, Inputs(emit, names), outputs, needs_gradient, activations)
+    return Node(emit, op, node.name, attrs, Inputs(emit, names), outputs, needs_gradient, varying)
 
 
 def _paths(emit: Emit, above: list[Any], of: str, at: Iterable[str]) -> tuple[list[Any], set[str]]:
@@ -138,7 +138,7 @@ def _paths(emit: Emit, above: list[Any], of: str, at: Iterable[str]) -> tuple[li
     return nodes, alive
 
 
-def _activations(emit: Emit, above: list[Any]) -> set[str]:
+def activations(emit: Emit, above: list[Any]) -> set[str]:
     """The tensors whose values depend on a graph input; dependence through a shape does not count."""
     found = {tensor.name for tensor in emit.graph.inputs}
     for node in above:

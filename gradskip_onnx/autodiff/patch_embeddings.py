@@ -6,33 +6,20 @@ from collections.abc import Mapping
 from functools import reduce
 from operator import add
 
-from gradskip_onnx.operators import Kind, of_kind
-
 from .emit import Emit, Sym
-from .engine import ancestors, backward
+from .engine import activations, ancestors, backward
 from .rules.table import Rule
-
-PRODUCTS = of_kind(Kind.MATRIX | Kind.CONVOLUTION)
-SHAPE_READERS = of_kind(Kind.READS_SHAPE)
+from .rulesets.gates import PRODUCTS, before_products
 
 
-def patch_embeddings(emit: Emit, image: str, of: str) -> list[str]:
+def patch_embeddings(emit: Emit, of: str) -> list[str]:
     """The outputs of the products on the way from the image to the tensor `of` that have no other before them; mostly
     one. A scale that is measured on the image and applied after the product does not count as a way around it."""
-    found: list[str] = []
-    before, behind = {image}, set[str]()  # tensors between image and products, and those behind a product
-    for node in ancestors(emit, of):
-        if node.op in SHAPE_READERS:
-            continue
-        sources, outputs = {tensor.name for tensor in node.inputs}, {tensor.name for tensor in node.outputs}
-        if sources & behind:
-            behind |= outputs
-        elif sources & before and node.op in PRODUCTS:
-            found.append(node.outputs[0].name)
-            behind |= outputs
-        elif sources & before:
-            before |= outputs
-    return found
+    above = ancestors(emit, of)
+    varying = activations(emit, above)
+    read = {id(node): [tensor for tensor in node.inputs if tensor.name in varying] for node in above}
+    products = [node for node in above if node.op in PRODUCTS and read[id(node)]]
+    return [node.outputs[0].name for node in products if before_products(read[id(node)], varying)]
 
 
 def unsigned_gradient(emit: Emit, image: str, gradients: Mapping[str, Sym], rules: Mapping[str, Rule]) -> Sym:

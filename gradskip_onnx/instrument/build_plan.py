@@ -155,7 +155,7 @@ def _differentiate(
         target, region = emit.per_row(target), region and emit.per_row(region)
     seed, chosen = build_seed(emit, logits, target, region)
     image = architecture.input
-    embeddings = patch_embeddings(emit, image, architecture.logits) if unsigned else []
+    embeddings = patch_embeddings(emit, architecture.logits) if unsigned else []
     found = backward(emit, of=architecture.logits, seed=seed, at=[*at, *embeddings], rules=table)
     gradients = {name: found[name] for name in at}
     sizes = unsigned_gradient(emit, image, {name: found[name] for name in embeddings}, table) if unsigned else None

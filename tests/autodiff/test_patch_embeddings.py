@@ -26,9 +26,7 @@ def found(nodes: list[onnx.NodeProto], **weights: np.ndarray) -> list[str]:
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    return patch_embeddings(
-        Emit(gs.import_onnx(model), {"y": TensorFact((1, 3, 4, 4), np.dtype(np.float32))}, 17), "image", "y"
-    )
+    return patch_embeddings(Emit(gs.import_onnx(model), {"y": TensorFact((1, 3, 4, 4), np.dtype(np.float32))}, 17), "y")
 
 
 def node(op: str, inputs: str, outputs: str, **attrs: Any) -> onnx.NodeProto:

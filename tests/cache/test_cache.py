@@ -29,13 +29,6 @@ FACTS = {"model": "a", "size": [1, 2]}
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own."""
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "kept"))
-    return tmp_path / "kept"
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "model.onnx"
     path.write_bytes(vit(Vit(width=96, depth=3)).SerializeToString())

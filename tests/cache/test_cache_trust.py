@@ -16,7 +16,7 @@ from onnx.external_data_helper import ExternalDataInfo, set_external_data
 
 import gradskip_onnx
 from gradskip_onnx.cache.external_names import external_names
-from gradskip_onnx.cache.folder import VARIABLE, CacheFolder
+from gradskip_onnx.cache.folder import CacheFolder
 from gradskip_onnx.errors import GradskipError, ModelError
 from gradskip_onnx.graph.read.load import load
 from gradskip_onnx.model_file import opening
@@ -25,12 +25,6 @@ from tests.support.models import Vit, vit
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="owners and modes of files are POSIX's")
 IMAGE = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
 FACTS = {"model": "a"}
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "kept"))
-    return tmp_path / "kept"
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from typing import Any
 
 from gradskip_onnx.autodiff.rules.table import Node
@@ -182,12 +183,17 @@ def _moves_on(n: Node, node: Any) -> bool:
 
 def is_patch_embedding(n: Node) -> bool:
     """Whether no other product is between the image and this one, so that it makes the patches."""
-    stack, seen = [n.x[index].tensor for index in range(len(n.x)) if n.varies(index)], set()
+    return before_products([n.x[index].tensor for index in range(len(n.x)) if n.varies(index)], n.activations)
+
+
+def before_products(tensors: Sequence[Any], activations: Set[str]) -> bool:
+    """Whether no product is between the image and the tensors."""
+    stack, seen = [*tensors], set()
     while stack:
         for node in stack.pop().inputs:
             if node.op in PRODUCTS:
                 return False
             if id(node) not in seen:
                 seen.add(id(node))
-                stack += [tensor for tensor in node.inputs if tensor.name in n.activations]
+                stack += [tensor for tensor in node.inputs if tensor.name in activations]
     return True

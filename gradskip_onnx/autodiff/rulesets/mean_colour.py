@@ -10,8 +10,7 @@ from typing import Any
 
 from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.rules.table import STANDARD_DOMAINS, Node
-
-CHANNELS = (3, 1, 4)  # an axis of the image with one of these sizes holds its channels
+from gradskip_onnx.types import image_layout
 
 
 def of_mean_colour(n: Node, index: int) -> Sym:
@@ -42,6 +41,5 @@ def _replayed(n: Node, tensor: Any, known: dict[str, Sym]) -> Sym:
 
 def _mean(image: Sym) -> Sym:
     """The mean over rows and columns, for each channel, at every pixel."""
-    channels = 1 if image.dims[1] in CHANNELS else image.rank - 1
-    places = [axis for axis in range(1, image.rank) if axis != channels]
+    places = [axis for axis, name in enumerate(image_layout(image.dims[1:])) if name in "hw"]
     return image.cast(image.real).mean(places).cast(image.dtype).expand_like(image)

@@ -13,11 +13,10 @@ from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.layouts import fed_dims
 from gradskip_onnx.graph.prove.value_grids import ValueGrid, grid_of
 from gradskip_onnx.limits import ELEMENTS
-from gradskip_onnx.types import Array, ImageDims, ImageLayout, Size
+from gradskip_onnx.types import Array, ImageDims, ImageLayout, Size, image_layout
 
 from .bfloat16 import BFLOAT16, refusal
 
-CHANNELS = (3, 1, 4)
 USUAL_SIDES = (224, 256, 384, 512, 518, 448, 336, 192, 160, 128, 96, 64, 32)
 
 
@@ -72,13 +71,12 @@ def find_image_input(graph: gs.Graph, size: Size | None = None) -> ImageInput:
         )
     tensor = images[0]
     batch, *rest = [int(d) if isinstance(d, int | np.integer) and d > 0 else None for d in tensor.shape]
-    channels_last = rest[0] not in CHANNELS and rest[2] in CHANNELS
-    channels, height, width = (rest[2], rest[0], rest[1]) if channels_last else (rest[0], rest[1], rest[2])
+    layout = image_layout(rest)
+    channels, height, width = (rest[2], rest[0], rest[1]) if layout == "bhwc" else (rest[0], rest[1], rest[2])
     candidates = [size] if size else [(side, side) for side in USUAL_SIDES]
     sizes = tuple(dict.fromkeys((height or h, width or w) for h, w in candidates))
     for side in sizes:
         ELEMENTS.check((batch or 1) * (channels or 3) * prod(side), f"the image input {tensor.name!r}")
-    layout: ImageLayout = "bhwc" if channels_last else "bchw"
     return ImageInput(tensor.name, layout, channels or 3, sizes, batch, np.dtype(tensor.dtype), _pixel_grid(tensor))
 
 

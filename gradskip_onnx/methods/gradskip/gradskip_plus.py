@@ -18,11 +18,11 @@ from gradskip_onnx.autodiff.rulesets.choice import Rules
 from gradskip_onnx.autodiff.scores.log_odds import LogOdds
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.images.interpolate import matrices
-from gradskip_onnx.methods.gradients.pixel_gradients import gradient_at_pixels
+from gradskip_onnx.methods.gradients.pixel_gradients import finite, gradient_at_pixels
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
-from gradskip_onnx.methods.windows import cells
+from gradskip_onnx.methods.windows import cell_shares, cells
 from gradskip_onnx.types import Architecture, Array, Block, Grid, Needs, Relevance, Size, Trace, read_only
 
 FROM, TO = 1 / 6, 2 / 3  # fractions of the depth: between them relevance is on patches and on objects
@@ -55,7 +55,7 @@ def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlu
     Negative scores speak against the class.
     """
     blocks = middle_blocks(architecture.blocks, options)
-    strength = _at_pixels(trace, trace.unsigned[architecture.input]) if options.detail else None
+    strength = _at_pixels(trace, finite(trace.unsigned[architecture.input])) if options.detail else None
     scores = relevance_at_blocks(trace, blocks, architecture.input_dims.size, strength, options.detail)
     if options.pixels:
         scores = scores + options.pixels * _at_pixels(trace, gradient_at_pixels(trace, architecture))
@@ -107,10 +107,9 @@ def relevance_at_blocks(
 
 def density(strength: Array, grid: Grid) -> Array:
     """Strength of each pixel over the mean of its patch, (H, W); 1 in a patch that has none. Negative counts as 0."""
-    positive = np.maximum(strength, 0).ravel()
     patch = cells(grid, (strength.shape[0], strength.shape[1]))
-    means = (np.bincount(patch, positive) / np.bincount(patch))[patch]
-    return np.divide(positive, means, out=np.ones_like(positive), where=means > 0).reshape(strength.shape)
+    shares, _ = cell_shares(np.maximum(strength, 0).ravel(), patch, grid.patches)
+    return np.asarray((shares * np.bincount(patch)[patch]).reshape(strength.shape))
 
 
 def spread(R: Array, size: Size) -> Array:
