@@ -98,17 +98,21 @@ def of_pixels(model: TinyVit, image: Array, embedded: Array, gamma_conv: float) 
 def twin(
     model: TinyVit, image: Array, target: int, share: float = 1.0, gamma_conv: float = 100.0,
     detail: float = 0.5, pixels: float = 0.25, contrast: float = 2.0,
+    opposing: float = 0.1,
 ) -> Array:  # fmt: skip
-    """M D + pixels P with |.|^contrast: M the mean over blocks 2 to 4 of R, between the centres of patches, P the
-    relevance of the pixels, D = 1 - detail + detail Q / (mean of Q in the patch), Q as P of absolute
-    relevances, at least 0."""
+    """M D + pixels P with |.|^contrast, times `opposing` where negative.
+
+    M is the mean over blocks 2 to 4 of R, between the centres of patches, P the relevance of the pixels,
+    D = 1 - detail + detail Q / (mean of Q in the patch), Q as P of absolute relevances, at least 0.
+    """
     found = depths(model, image, target, share)
     P, Q = (of_pixels(model, image, R, gamma_conv) for R in (found.embedded, np.abs(found.embedded)))
     Q = np.maximum(Q, 0)
     of_patch = Q.reshape(GRID[0], PATCH, GRID[1], PATCH).mean((1, 3))
     D = 1 - detail + detail * Q / np.kron(of_patch, np.ones((PATCH, PATCH)))
     scores = middle_tokens(model, found) * D + pixels * P
-    return np.asarray(np.sign(scores) * np.abs(scores) ** contrast / np.abs(scores).max() ** (contrast - 1))
+    powers = np.abs(scores) ** contrast / np.abs(scores).max() ** (contrast - 1)
+    return np.asarray(np.where(scores < 0, -opposing * powers, powers))
 
 
 def middle_tokens(model: TinyVit, found: Depths) -> Array:
@@ -131,6 +135,7 @@ def same(found: Array, expected: Array) -> None:
         ({"detail": 0.0}, {"detail": 0.0}),
         ({"detail": 1.0, "pixels": 0.0}, {"detail": 1.0, "pixels": 0.0}),
         ({"contrast": 1.0, "pixels": 2.0}, {"contrast": 1.0, "pixels": 2.0}),
+        ({"opposing": 1.0}, {"opposing": 1.0}),
     ],
 )
 @pytest.mark.parametrize("special", [0, 1, 2])
@@ -141,7 +146,7 @@ def test_agrees_with_the_slow_twin(special: int, options: dict[str, Any], as_twi
         same(found.relevance.scores, twin(model, image, target, **as_twin))
 
 
-BLOCKS_ALONE: dict[str, Any] = {"detail": 0.0, "pixels": 0.0, "contrast": 1.0}
+BLOCKS_ALONE: dict[str, Any] = {"detail": 0.0, "pixels": 0.0, "contrast": 1.0, "opposing": 1.0}
 
 
 def test_blocks_alone():
@@ -162,10 +167,12 @@ def test_pixels_share_what_their_patch_has():
     assert weights.std() > 0.1
 
 
-def test_contrast_changes_no_order():
+@pytest.mark.parametrize("values", [{"contrast": (1.0, 3.0)}, {"opposing": (1.0, 0.1)}], ids=str)
+def test_contrast_and_opposing_change_no_order(values: dict[str, tuple[float, float]]):
     _, explainer = tiny()
+    ((name, pair),) = values.items()
     first, second = (
-        explainer.explain(IMAGES[:1], 2, method="gradskip+", contrast=power)[0].relevance.scores for power in (1.0, 3.0)
+        explainer.explain(IMAGES[:1], 2, method="gradskip+", **{name: value})[0].relevance.scores for value in pair
     )
     assert (np.argsort(first, axis=None) == np.argsort(second, axis=None)).all()
 

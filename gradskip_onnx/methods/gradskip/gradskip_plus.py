@@ -47,6 +47,7 @@ class GradSkipPlusOptions:
     detail: float = option(0.5, "how much of a patch's relevance is shared out among its pixels", low=0.0, high=1.0)
     pixels: float = option(0.25, "weight of the relevance of the pixels themselves", low=0.0)
     contrast: float = option(2.0, "power of the scores, signs kept; changes no order", low=1.0, high=4.0)
+    opposing: float = option(0.1, "weight of what speaks against the class; changes no order", low=0.01, high=1.0)
 
 
 def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlusOptions) -> Relevance:
@@ -63,8 +64,9 @@ def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlu
         raise UnsupportedModelError("zero-gradient", "no relevance reaches the patches; try another target or method")
     total, size = float(scores.sum()), np.abs(scores)
     checks = {"first_block": blocks[0].index + 1, "last_block": blocks[-1].index + 1, "sum": total}
+    weight = np.where(scores < 0, options.opposing, 1.0)
     return Relevance(
-        scores=read_only(scores * (size / size.max()) ** (options.contrast - 1)),
+        scores=read_only(scores * weight * (size / size.max()) ** (options.contrast - 1)),
         checks=checks | {"negative_share": float((size.sum() - total) / (2 * size.sum()))},
     )
 
