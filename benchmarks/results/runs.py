@@ -24,6 +24,13 @@ STEPS_BACK = (
     "gradskip[gate=branch],gradskip[gate=attention],gradskip[tokens=branch,steps=0],gradskip[tokens=branch],"
     "gradskip[tokens=branch,gate=attention],gradskip[alpha=1],gradskip[alpha=0],gradskip[weight=key]"
 )
+# What the paper leaves open, one answer at a time, then those together that change the map most.
+READINGS = (
+    "gradskip,gradskip[special=keep],gradskip[gradient=probability],gradskip[tokens=input],gradskip[tokens=normed],"
+    "gradskip[tokens=branch],gradskip[select=weight],gradskip[select=one],gradskip[gate=branch],gradskip[gate=attention],"
+    "gradskip[weight=key],gradskip[flow=input],gradskip[renorm_rows=True],gradskip[steps=0],"
+    "gradskip[special=keep,gate=attention],gradskip[tokens=normed,steps=0]"
+)
 PARTS = (
     "gradskip+,gradskip+[share=0.75],gradskip+[against=nothing],gradskip+[gamma_conv=0],gradskip+[detail=0],"
     "gradskip+[detail=1],gradskip+[pixels=0],gradskip+[pixels=1],gradskip+[detail=0,pixels=0],"
@@ -37,6 +44,7 @@ SUBSTRATES = ",".join(
     for unit in ("", ",unit=patch")
     for substrate in ("mean", "black", "random")
 )
+THREE = ",".join(f"insertion-deletion[steps=14,substrate={name}]" for name in ("mean", "black", "random"))
 VIOLATIONS = ",".join(f"faithfulness-violation[substrate={substrate}]" for substrate in ("mean", "black", "random"))
 BOXED = "pointing-game[largest=0.6],pointing-energy[largest=0.6]"
 CHECKS = "randomisation,class-sensitivity,noise-stability,zero-shift"
@@ -105,6 +113,7 @@ ON_PLANTED = (("vit", VIT), ("deit", DISTILLED), ("segformer", SEGFORMER))
 
 RUNS = (
     Run("steps", "deit_tiny.onnx", IMAGES, STEPS_BACK, FAITHFUL, "steps", TUNING),
+    Run("readings", "deit_tiny.onnx", IMAGES, READINGS, THREE, "readings", TUNING),
     Run("parts", "deit_tiny.onnx", IMAGES, PARTS, FAITHFUL, "parts", TUNING),
     *(
         Run(f"parts-{name}", file, TUNING_SCENES, SMALL_PARTS, "pointing-game", f"parts-{name}", PLANTED)

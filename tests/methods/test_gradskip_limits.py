@@ -12,7 +12,8 @@ import pytest
 
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.methods import choose_method
-from gradskip_onnx.methods.gradskip.gradskip import GUARDS, GradSkipOptions, gradskip, needs, propagated_blocks
+from gradskip_onnx.methods.gradskip.gradskip import GUARDS, gradskip
+from gradskip_onnx.methods.gradskip.readings import GradSkipOptions, needs, propagated_blocks
 from gradskip_onnx.types import Architecture, Needs, Relevance
 
 from . import oracles
