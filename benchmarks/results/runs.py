@@ -47,6 +47,10 @@ SUBSTRATES = ",".join(
 THREE = ",".join(f"insertion-deletion[steps=14,substrate={name}]" for name in ("mean", "black", "random"))
 VIOLATIONS = ",".join(f"faithfulness-violation[substrate={substrate}]" for substrate in ("mean", "black", "random"))
 BOXED = "pointing-game[largest=0.6],pointing-energy[largest=0.6]"
+# Pixel accuracy and mIoU as they are usually meant, then the other readings; by the mean and by the paper's two rules.
+CUTS = ("", "[threshold=value75]", "[threshold=top75]")
+MASKS = ",".join(f"{name}{cut}" for cut in CUTS for name in ("pixel-accuracy", "miou"))
+OTHER_MASKS = ",".join(f"{name}{cut}" for cut in CUTS for name in ("pixel-recall", "iou"))
 CHECKS = "randomisation,class-sensitivity,noise-stability,zero-shift"
 STRONG = "gradskip+,pe-lrp,attnlrp,chefer2,legrad,grad-cam,gradskip,rollout"  # for what takes many passes
 
@@ -134,6 +138,8 @@ RUNS = (
         Run(f"pointing-{name}", file, "planted:1000", ONE_PASS, "pointing-game", f"planted-{name}", PLANTED)
         for name, file in ON_PLANTED
     ),
+    Run("segformer-masks", SEGFORMER, "planted:200", ONE_PASS, MASKS, "segformer-masks", PLANTED),
+    Run("segformer-masks-otherwise", SEGFORMER, "planted:200", ONE_PASS, OTHER_MASKS, "segformer-masks", PLANTED),
     Run("deit-masked", "deit_tiny.onnx", IMAGES, MASKED, FAITHFUL, "deit", ("--limit", "16", *HELD_OUT)),
     Run("deit", "deit_tiny.onnx", IMAGES, ONE_PASS, FAITHFUL, "deit", SHARED),
     Run("flops-vit-base", "vit_base.onnx", "planted:1", ONE_PASS, "gflops", "flops-vit-base"),
