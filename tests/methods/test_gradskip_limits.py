@@ -153,7 +153,7 @@ def test_unusable_arrays_are_refused(change, code):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tokens": "middle"}, "tokens: got 'middle', allowed: output, input, branch"),
+        ({"tokens": "middle"}, "tokens: got 'middle', allowed: output, input, normed, branch"),
         ({"gate": 1}, "gate: got 1, allowed: output, branch, attention"),
         ({"alpha": 1.5}, "alpha: got 1.5, allowed: a number at least 0.0 and at most 1.0"),
         ({"alpha": float("nan")}, "alpha: got nan"),
