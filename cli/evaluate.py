@@ -21,7 +21,7 @@ Examples:
   gradskip-onnx evaluate model.onnx bloodmnist.npz --part 1/2        (tune here, report on 2/2)
   gradskip-onnx evaluate segformer.onnx ADE20K --metrics 'miou[threshold=value75],pixel-accuracy' --target label
   gradskip-onnx evaluate model.onnx planted:200 --metrics 'pointing-game,gflops,randomisation[images=4]'
-  gradskip-onnx evaluate model.onnx photos --metrics class-sensitivity,noise-stability,zero-shift
+  gradskip-onnx evaluate model.onnx photos --metrics class-sensitivity,noise-stability,zero-shift,spelling
 """
 
 
@@ -32,7 +32,7 @@ Examples:
               help="NAME or NAME[OPTION=VALUE,...]; commas between; `all`: every method not named yet.")  # fmt: skip
 @click.option("--metrics", default=METRICS, show_default=True, metavar="LIST",
               help="As --methods; also `gflops`, and the checks `randomisation`, `class-sensitivity`, "
-                   "`noise-stability`, `zero-shift`.")  # fmt: skip
+                   "`noise-stability`, `zero-shift`, `spelling`.")  # fmt: skip
 @evaluation_options("gradskip-eval")
 def evaluate(model: Path, data: str, methods: str, metrics: str, **flags: Any) -> None:
     """Compare methods on MODEL and the images of DATA: a table with intervals, CSV, JSON and a page to look at.

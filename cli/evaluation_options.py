@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from gradskip_onnx.errors import InputError
 from .options import device_options, json_option, preprocess_options, read_folder, stack, verbosity_options
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from gradskip_onnx.api import Explainer
     from gradskip_onnx.datasets import Dataset
     from gradskip_onnx.evaluation import Evaluation, Findings, MethodChoice, Report
@@ -156,16 +158,15 @@ def finish(report: Report, terminal: Terminal, *, title: str, findings: Findings
     """Print the tables, write the files, and exit with code 6 if anything failed."""
     from gradskip_onnx.evaluation import Findings, write
 
-    from .evaluation_tables import gap_table, note_table, score_table
+    from .evaluation_tables import gap_table, level_lines, note_table, score_table
 
     found = findings or Findings()
     paths = write(report, title=title, command=command_line(), findings=found)
     terminal.document({**report.document, **found.document, "files": [str(path) for path in paths]}, single=True)
-    tables = [score_table(report), gap_table(report), *map(note_table, found.notes)]
-    for table in tables:
-        if table is not None:
-            terminal.print("")
-            terminal.table(table)
+    _print_tables(terminal, [score_table(report), gap_table(report)])
+    for line in level_lines(report):
+        terminal.print(line)
+    _print_tables(terminal, map(note_table, found.notes))
     terminal.print("")
     for path, word in zip(paths, ("table", "numbers", "page"), strict=True):
         terminal.print(f"{word:<9} {path}", style="bold" if word == "page" else "")
@@ -177,3 +178,10 @@ def finish(report: Report, terminal: Terminal, *, title: str, findings: Findings
             "--retry measures them again"
         )
         raise click.exceptions.Exit(SOME_FAILED)
+
+
+def _print_tables(terminal: Terminal, tables: Iterable[Table | None]) -> None:
+    for table in tables:
+        if table is not None:
+            terminal.print("")
+            terminal.table(table)

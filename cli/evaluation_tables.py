@@ -53,6 +53,21 @@ def gap_table(report: Report) -> Table | None:
     return table
 
 
+def level_lines(report: Report) -> list[str]:
+    """What the p-values of `gap_table` are, and in which metrics the reference is not told apart from which methods."""
+    from gradskip_onnx.metrics.statistics import LEVEL
+
+    summary = report.summary
+    if not summary.comparisons:
+        return []
+    lines = [f"p         in parentheses corrected for {summary.comparisons} comparisons (Holm)"]
+    for column in summary.columns:
+        if names := summary.level(column):
+            where = f"{column.label}: {summary.reference} is not told apart from {', '.join(names)}"
+            lines.append(f"level     {where} (corrected p at or above {LEVEL})")
+    return lines
+
+
 def note_table(note: Note) -> Table | None:
     """The table of a note of a study; None for a note without rows."""
     if not note.rows:
@@ -95,8 +110,12 @@ def _value(cell: Cell) -> str:
 def _gap(cell: Cell) -> str:
     if cell.gap is None:
         return "–"
-    sure = "" if cell.p is None else ", p < 0.001" if cell.p < 0.001 else f", p = {cell.p:.3f}"
+    sure = "" if cell.p is None or cell.corrected is None else f", p {_p(cell.p)} ({_p(cell.corrected, equals='')})"
     return f"{_interval(cell.gap, '+')}{sure}"
+
+
+def _p(value: float, equals: str = "= ") -> str:
+    return "< 0.001" if value < 0.001 else f"{equals}{value:.3f}"
 
 
 def _interval(found: Interval, sign: str = "") -> str:

@@ -24,6 +24,12 @@ STEPS_BACK = (
     "gradskip[gate=branch],gradskip[gate=attention],gradskip[tokens=branch,steps=0],gradskip[tokens=branch],"
     "gradskip[tokens=branch,gate=attention],gradskip[alpha=1],gradskip[alpha=0],gradskip[weight=key]"
 )
+# What the paper leaves open, one answer at a time; two starts without a walk.
+READINGS = (
+    "gradskip,gradskip[special=keep],gradskip[gradient=probability],gradskip[tokens=input],gradskip[tokens=normed],"
+    "gradskip[tokens=branch],gradskip[select=one],gradskip[gate=branch],gradskip[gate=attention],gradskip[weight=key],"
+    "gradskip[steps=0],gradskip[tokens=normed,steps=0]"
+)
 PARTS = (
     "gradskip+,gradskip+[share=0.75],gradskip+[against=nothing],gradskip+[gamma_conv=0],gradskip+[detail=0],"
     "gradskip+[detail=1],gradskip+[pixels=0],gradskip+[pixels=1],gradskip+[detail=0,pixels=0],"
@@ -37,9 +43,14 @@ SUBSTRATES = ",".join(
     for unit in ("", ",unit=patch")
     for substrate in ("mean", "black", "random")
 )
+THREE = ",".join(f"insertion-deletion[steps=14,substrate={name}]" for name in ("mean", "black", "random"))
 VIOLATIONS = ",".join(f"faithfulness-violation[substrate={substrate}]" for substrate in ("mean", "black", "random"))
 BOXED = "pointing-game[largest=0.6],pointing-energy[largest=0.6]"
-CHECKS = "randomisation,class-sensitivity,noise-stability,zero-shift"
+# Pixel accuracy and mIoU as they are usually meant, then the other readings; by the mean and by the paper's two rules.
+CUTS = ("", "[threshold=value75]", "[threshold=top75]")
+MASKS = ",".join(f"{name}{cut}" for cut in CUTS for name in ("pixel-accuracy", "miou"))
+OTHER_MASKS = ",".join(f"{name}{cut}" for cut in CUTS for name in ("pixel-recall", "iou"))
+CHECKS = "randomisation,class-sensitivity,noise-stability,zero-shift,spelling"
 STRONG = "gradskip+,pe-lrp,attnlrp,chefer2,legrad,grad-cam,gradskip,rollout"  # for what takes many passes
 
 
@@ -105,6 +116,7 @@ ON_PLANTED = (("vit", VIT), ("deit", DISTILLED), ("segformer", SEGFORMER))
 
 RUNS = (
     Run("steps", "deit_tiny.onnx", IMAGES, STEPS_BACK, FAITHFUL, "steps", TUNING),
+    Run("readings", "deit_tiny.onnx", IMAGES, READINGS, THREE, "readings", TUNING),
     Run("parts", "deit_tiny.onnx", IMAGES, PARTS, FAITHFUL, "parts", TUNING),
     *(
         Run(f"parts-{name}", file, TUNING_SCENES, SMALL_PARTS, "pointing-game", f"parts-{name}", PLANTED)
@@ -125,6 +137,8 @@ RUNS = (
         Run(f"pointing-{name}", file, "planted:1000", ONE_PASS, "pointing-game", f"planted-{name}", PLANTED)
         for name, file in ON_PLANTED
     ),
+    Run("segformer-masks", SEGFORMER, "planted:200", ONE_PASS, MASKS, "segformer-masks", PLANTED),
+    Run("segformer-masks-otherwise", SEGFORMER, "planted:200", ONE_PASS, OTHER_MASKS, "segformer-masks", PLANTED),
     Run("deit-masked", "deit_tiny.onnx", IMAGES, MASKED, FAITHFUL, "deit", ("--limit", "16", *HELD_OUT)),
     Run("deit", "deit_tiny.onnx", IMAGES, ONE_PASS, FAITHFUL, "deit", SHARED),
     Run("flops-vit-base", "vit_base.onnx", "planted:1", ONE_PASS, "gflops", "flops-vit-base"),

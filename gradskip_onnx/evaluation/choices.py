@@ -14,11 +14,12 @@ from .cost import GFLOPS
 from .map_checks import CLASS_SENSITIVITY, NOISE_STABILITY
 from .metric_kinds import GroupMetric
 from .randomisation import RANDOMISATION
+from .spelling import SPELLING
 from .zero_shift import ZERO_SHIFT
 
 M = TypeVar("M", ImageMetric, GroupMetric)
 
-OTHER_KINDS: tuple[Row, ...] = (RANDOMISATION, CLASS_SENSITIVITY, NOISE_STABILITY, ZERO_SHIFT, GFLOPS)
+OTHER_KINDS: tuple[Row, ...] = (RANDOMISATION, CLASS_SENSITIVITY, NOISE_STABILITY, ZERO_SHIFT, SPELLING, GFLOPS)
 EVERY_METRIC: Mapping[str, Row] = {**METRICS, **{row.name: row for row in OTHER_KINDS}}
 
 

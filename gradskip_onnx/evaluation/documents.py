@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gradskip_onnx.metrics.statistics import Interval
+from gradskip_onnx.metrics.statistics import LEVEL, Interval
 from gradskip_onnx.output.documents import versions
 
 from .cost import Price
@@ -18,7 +18,7 @@ from .summary import Cell, Summary
 FORMAT = 1
 COLUMNS = (
     "method", "metric", "better", "value", "low", "high", "images", "excluded", "failed",
-    "reference", "difference", "difference_low", "difference_high", "p",
+    "reference", "difference", "difference_low", "difference_high", "p", "p_corrected",
 )  # fmt: skip
 
 
@@ -33,6 +33,7 @@ def as_csv(summary: Summary) -> bytes:
             reference = summary.reference if cell.gap else ""
             row = [_safe(method), _safe(column.label), column.better, *_numbers(cell.found), _count(cell.found)]
             row += [cell.excluded, cell.failed, _safe(reference), *_numbers(cell.gap), _digits(cell.p)]
+            row.append(_digits(cell.corrected))
             writer.writerow(row)
     return text.getvalue().encode()
 
@@ -65,6 +66,7 @@ def as_document(evaluation: Evaluation, summary: Summary, prices: Mapping[str, P
         "target": evaluation.target,
         "score": evaluation.score,
         "reference": summary.reference,
+        "comparisons": {"count": summary.comparisons, "correction": "Holm", "level": LEVEL},
         "methods": [_method(evaluation, summary, prices, at) for at in range(len(summary.methods))],
         "metrics": [asdict(column) for column in summary.columns],
         "curves": [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from gradskip_onnx.imports.optional import import_optional
-from gradskip_onnx.metrics.statistics import Interval
+from gradskip_onnx.metrics.statistics import LEVEL, Interval
 
 from .chart import Chart, chart, style
 from .cost import Price
@@ -66,6 +66,7 @@ def render(
         facts=_facts(evaluation, summary),
         prices=prices,
         counted=any(price.giga is not None for price in prices.values()),
+        level=LEVEL,
         best={column.label: summary.best(column) for column in summary.columns},
         inks={method: style(at) for at, method in enumerate(summary.methods)},
         charts=[chart(measure, kind, many, summary.methods) for (measure, kind), many in summary.curves.items()],

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gradskip_onnx.errors import GradskipError
 from gradskip_onnx.metrics import Choice, Measured, Metric
-from gradskip_onnx.metrics.statistics import RESAMPLES, Interval, interval, paired, wilcoxon
+from gradskip_onnx.metrics.statistics import (
+    LEVEL,
+    RESAMPLES,
+    Interval,
+    exchange_test,
+    holm,
+    interval,
+    paired,
+    wilcoxon,
+)
 from gradskip_onnx.metrics.table import Better, first
 
 from .choices import measurement_of
@@ -29,7 +38,13 @@ class Cell:
     excluded: int
     failed: int
     gap: Interval | None = None  # difference from the reference method, on the same images
-    p: float | None = None  # Wilcoxon's p of the gap
+    p: float | None = None  # of the gap: Wilcoxon's, or by exchange for a metric without a value per image
+    corrected: float | None = None  # p by Holm's correction, over all comparisons of the summary
+
+    @property
+    def level(self) -> bool:
+        """Whether the method was compared with the reference and is not told apart from it."""
+        return self.corrected is not None and self.corrected >= LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,15 @@ class Summary:
     failures: tuple[Failure, ...]
     seconds: Mapping[str, float]  # per map, by method
 
+    @property
+    def comparisons(self) -> int:
+        """The number of p-values: the family of Holm's correction."""
+        return sum(cell.p is not None for cell in self.cells.values())
+
+    def level(self, column: Column) -> tuple[str, ...]:
+        """The methods that are not told apart from the reference in a metric."""
+        return tuple(method for method in self.methods if self.cells[method, column.label].level)
+
     def best(self, column: Column) -> str | None:
         """The method with the best mean in a metric; None if no method has one."""
         means = {m: cell.found.value for m in self.methods if (cell := self.cells[m, column.label]).found is not None}
@@ -90,7 +114,7 @@ def summarise(
         columns=columns,
         reference=reference,
         images=len(evaluation.dataset.entries),
-        cells=cells,
+        cells=_corrected(cells),
         curves=_curves(methods, everything),
         failures=_failures(everything),
         seconds=_seconds(folder, evaluation.explainer.sha256, methods),
@@ -125,12 +149,21 @@ def _column(
 
 
 def _p(choice: Choice[Metric], ours: Sequence[Measured], theirs: Sequence[Measured]) -> float | None:
-    """Wilcoxon's p over the images; None for a metric without a value per image, and for too few images."""
-    if choice.row.finish is not first:
-        return None
+    """Wilcoxon's p over the images, by exchange for a metric without a value per image; None for too few images."""
     pairs = [(choice.row.value(a), choice.row.value(b)) for a, b in zip(ours, theirs, strict=True)]
     kept = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return wilcoxon(*zip(*kept, strict=True)).p if len(kept) >= FEWEST else None
+    if len(kept) < FEWEST:
+        return None
+    return (
+        wilcoxon(*zip(*kept, strict=True)).p if choice.row.finish is first else exchange_test(choice.row, ours, theirs)
+    )
+
+
+def _corrected(cells: Mapping[tuple[str, str], Cell]) -> dict[tuple[str, str], Cell]:
+    """The cells with corrected p; the family is every method but the reference in every metric."""
+    tested = {place: cell.p for place, cell in cells.items() if cell.p is not None}
+    found = dict(zip(tested, holm(list(tested.values())), strict=True))
+    return {place: replace(cell, corrected=found.get(place)) for place, cell in cells.items()}
 
 
 def _curves(methods: Sequence[str], everything: Everything) -> dict[tuple[str, str], dict[str, Curve]]:

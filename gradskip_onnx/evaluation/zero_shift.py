@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from gradskip_onnx.api import Explainer
-from gradskip_onnx.errors import InputError, UnsupportedModelError
+from gradskip_onnx.errors import InputError
 from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.metrics.table import Measured
@@ -22,8 +20,7 @@ from .explain import maps_of
 from .forward import Forward
 from .metric_kinds import GroupMetric
 from .moved_zero import moved_images, with_moved_zero
-
-SAME = 1e-3  # of the largest score: float32 rounding through all blocks is far below, a wrong fold far above
+from .same_function import largest_difference, require_same
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +43,11 @@ def zero_shift(
             f"zero-shift: mean {options.mean:g} and deviation {options.std:g} are the model's own; give others"
         )
     moved, fed = with_moved_zero(explainer, new), moved_images(images, old, new)
-    _require_same(Forward(explainer).logits(images), Forward(moved).logits(fed))
+    require_same(Forward(explainer).logits(images), Forward(moved).logits(fed), "with its zero moved")
     pairs = zip(
         maps_of(explainer, method, images, targets, score), maps_of(moved, method, fed, targets, score), strict=True
     )
     return [Measured({"difference": largest_difference(one, other)}) for one, other in pairs]
-
-
-def largest_difference(one: Array, other: Array) -> float:
-    """The largest difference of two maps, each divided by its largest absolute value: 0 to 2."""
-    a, b = (values.astype(np.float64) / (np.abs(values).max() or 1.0) for values in (one, other))
-    return float(np.abs(a - b).max())
-
-
-def _require_same(scores: Array, moved: Array) -> None:
-    difference, largest = float(np.abs(scores - moved).max()), float(np.abs(scores).max())
-    if difference > SAME * largest:
-        raise UnsupportedModelError(
-            "no-fold", f"with its zero moved, scores up to {largest:.3g} differ by {difference:.3g}"
-        )
 
 
 ZERO_SHIFT = GroupMetric(

@@ -1,4 +1,4 @@
-"""Bootstrap intervals of any metric, and the significance tests of the paper's ablation, by SciPy."""
+"""Bootstrap intervals and a test of paired differences of any metric, Holm's correction, and SciPy's tests."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from gradskip_onnx.types import Array
 from .table import Measured, Metric
 
 RESAMPLES = 2000
+EXCHANGES = 9999  # of two methods; the smallest p is 1 / (1 + EXCHANGES)
+LEVEL = 0.05  # a corrected p below tells two methods apart
+TIE = 1e-12  # sums in another order round otherwise
 AT_ONCE = 1 << 20  # indices drawn at a time
 
 
@@ -63,19 +66,59 @@ def paired(
     seed: int = 0,
 ) -> Interval | None:
     """The interval of ours minus theirs on the same images; each resample draws the same images for both."""
-    if len(ours) != len(theirs):
-        raise InputError(f"paired methods need the same images, got {len(ours)} and {len(theirs)} results")
-    pairs = [(row.read(a), row.read(b)) for a, b in zip(ours, theirs, strict=True)]
-    kept = [np.concatenate([a, b]) for a, b in pairs if a is not None and b is not None]
+    kept = _both(row, ours, theirs)
     if not kept:
         return None
-    table, width = np.stack(kept), len(row.terms)
+    table, width = np.stack([np.concatenate(pair) for pair in kept]), len(row.terms)
 
     def gap(means: Array) -> Array:
         return np.asarray(row.finish(means[..., :width]) - row.finish(means[..., width:]))
 
     low, high = _range(gap(_resampled(table, resamples, seed)), level)
     return Interval(float(gap(table.mean(axis=0))), low, high, len(table))
+
+
+def exchange_test(row: Metric, ours: Sequence[Measured], theirs: Sequence[Measured], *, seed: int = 0) -> float | None:
+    """p of the difference of two methods in any metric, two-sided; None without images.
+
+    If the methods were the same, exchanging their results on any image would change nothing: p is the share of random
+    exchanges, the one that changes nothing among them, whose difference is at least as large.
+    """
+    kept = _both(row, ours, theirs)
+    if not kept:
+        return None
+    a, b = (np.stack(terms) for terms in zip(*kept, strict=True))
+    exchanged = np.random.default_rng(seed).integers(2, size=(EXCHANGES, len(a))).astype(np.float64)
+    moved = exchanged @ (b - a) / len(a)
+
+    def gap(one: Array, other: Array) -> Array:
+        return np.asarray(np.abs(row.finish(one) - row.finish(other)))
+
+    found = gap(a.mean(axis=0) + moved, b.mean(axis=0) - moved)
+    as_large = found >= gap(a.mean(axis=0), b.mean(axis=0)) - TIE
+    return float((1 + as_large.sum()) / (1 + EXCHANGES))
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """p-values corrected for their number by Holm's step-down method, in the order given.
+
+    With p_(1) <= ... <= p_(m), the corrected p_(k) is the largest of min(1, (m - j + 1) p_(j)) for j <= k. If each is
+    compared with the same level, the chance of one or more false findings stays below that level, whatever depends on
+    what.
+    """
+    corrected, largest = [0.0] * len(ps), 0.0
+    for done, at in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        largest = max(largest, min(1.0, (len(ps) - done) * ps[at]))
+        corrected[at] = largest
+    return corrected
+
+
+def _both(row: Metric, ours: Sequence[Measured], theirs: Sequence[Measured]) -> list[tuple[Array, Array]]:
+    """The terms of the images that neither method excludes."""
+    if len(ours) != len(theirs):
+        raise InputError(f"paired methods need the same images, got {len(ours)} and {len(theirs)} results")
+    pairs = [(row.read(a), row.read(b)) for a, b in zip(ours, theirs, strict=True)]
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
 def _resampled(table: Array, resamples: int, seed: int) -> Array:

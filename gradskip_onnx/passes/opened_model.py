@@ -28,6 +28,8 @@ from .class_sharing import share_forward_pass
 from .run_plan import output_names, run_plan
 
 if TYPE_CHECKING:
+    import onnx
+
     from gradskip_onnx.graph.architecture import Reading
     from gradskip_onnx.graph.shorten.shorten import Short
 
@@ -152,6 +154,16 @@ class OpenedModel:
         source, reading = self._get()
         other = source, replace(reading, graph=graph)
         return OpenedModel(self._file, self.facts, lambda: other, ModelCache(None), self._settings)
+
+    def with_model(self, model: onnx.ModelProto) -> OpenedModel:
+        """Another graph with its weights in the same places, read from the start; nothing is written to the cache."""
+        from gradskip_onnx.graph.architecture import read
+        from gradskip_onnx.graph.find.head import Told
+
+        source = replace(self.source, model=model, before_upgrade=None)
+        told = Told(self.architecture.task, (self.architecture.classes,))
+        other = source, read(source, size=self.architecture.input_dims.size, told=told)
+        return OpenedModel(self._file, _facts(*other), lambda: other, ModelCache(None), self._settings)
 
     def close(self) -> None:
         """Free the graph and all sessions; passes that are running finish normally."""

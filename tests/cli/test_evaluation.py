@@ -35,6 +35,10 @@ def test_a_table_and_three_files(place, tmp_path):
     assert found.exit_code == 0, found.output
     for text in ("gradskip[gamma=0.9]", "insertion-deletion[steps=3] ↑", "GFLOPs", "minus gradskip", "1 + 1"):
         assert text in found.stdout
+    lines = [" ".join(line.split()) for line in found.stdout.splitlines()]
+    assert "p in parentheses corrected for 4 comparisons (Holm)" in lines
+    told = "insertion-deletion[steps=3]: gradskip is not told apart from gradskip[gamma=0.9], rollout"
+    assert any(told in line for line in lines)  # four images tell nothing apart
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         ".gradskip-lock", "evaluation.json", "pictures", "report.html",
         "results.csv", "results.json", "results.jsonl", "timings.jsonl",

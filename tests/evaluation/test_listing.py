@@ -57,7 +57,7 @@ def test_all_metrics_of_every_kind():
     found = [each.label for each in read_metrics("randomisation[images=2],all")]
 
     assert found[0] == "randomisation[images=2]"
-    assert set(found[1:]) == {*METRICS, "gflops", "class-sensitivity", "noise-stability", "zero-shift"}
+    assert set(found[1:]) == {*METRICS, "gflops", "class-sensitivity", "noise-stability", "zero-shift", "spelling"}
 
 
 @pytest.mark.parametrize(

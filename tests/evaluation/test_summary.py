@@ -17,6 +17,7 @@ from gradskip_onnx.evaluation.cost import prices
 from gradskip_onnx.evaluation.documents import as_csv, as_document
 from gradskip_onnx.evaluation.evaluate import Report
 from gradskip_onnx.evaluation.gather import Curve, gather
+from gradskip_onnx.evaluation.page import render
 from gradskip_onnx.evaluation.records import NAME
 from gradskip_onnx.evaluation.run import Run
 from gradskip_onnx.evaluation.summary import summarise
@@ -82,6 +83,44 @@ def test_means_and_differences(report):
     assert odd.gap.count == 2
     assert odd.p is None  # two pairs prove nothing
     assert report.summary.best(report.summary.columns[1]) == ODD
+
+
+def test_comparisons_are_corrected_together(tmp_path):
+    """Two metrics and two methods against the reference are four comparisons; by hand from the p-values."""
+    data = pictures(tmp_path / "data", 6)
+    names = ["rollout", "gradskip", "raw-attention"]
+    metrics = [choose_metric("insertion"), choose_metric("deletion")]
+    evaluation, _ = set_up(explainer(), load(str(data)), [choose_method(name) for name in names], metrics, pictures=0)
+    ledger, steps = Ledger(tmp_path / NAME), np.arange(6) / 100
+    values = {
+        "rollout": (0.5 + steps, 0.3 + steps),
+        "gradskip": (0.6 + 2 * steps, 0.3 + steps + 0.001 * (-1) ** np.arange(6)),
+        "raw-attention": (0.4 + steps, 0.2 + 2 * steps),
+    }
+    for name, (insertion, deletion) in values.items():
+        for at in range(6):
+            ledger.append(line(f"{at:02}.png", name, insertion[at], deletion[at], f"{name}{at}"))
+    keys = {f"{name}{at}" for name in names for at in range(6)}
+    summary = summarise(evaluation, gather(Ledger.open(tmp_path / NAME), keys), tmp_path, "rollout", resamples=50)
+    cells = summary.cells
+
+    assert summary.comparisons == 4
+    p = 2 / 2**6  # all six differences have one sign
+    assert cells["gradskip", "insertion"].p == pytest.approx(p)
+    assert cells["gradskip", "insertion"].corrected == pytest.approx(4 * p)
+    assert cells["raw-attention", "insertion"].corrected == pytest.approx(4 * p)
+    assert cells["gradskip", "deletion"].corrected == 1
+    assert cells["rollout", "insertion"].corrected is None
+    assert summary.level(summary.columns[1]) == ("gradskip", "raw-attention")  # 4 x 0.031 is not below 0.05
+    cost = prices(evaluation.explainer, evaluation.methods, "logit", (), ledger)
+    document = as_document(evaluation, summary, cost)
+    assert document["comparisons"] == {"count": 4, "correction": "Holm", "level": 0.05}
+    assert document["methods"][1]["results"]["insertion"]["corrected"] == pytest.approx(4 * p)
+    assert float(list(csv.DictReader(io.StringIO(as_csv(summary).decode())))[2]["p_corrected"]) == 0.125
+    page = render(Run.open(evaluation, tmp_path), summary, cost, title="Four").decode()
+    assert page.count("<small>not told apart</small>") == 4
+    assert "p = 0.031, corrected p = 0.125" in page
+    assert "all 4 comparisons" in page
 
 
 def test_mean_curves_and_times(report):

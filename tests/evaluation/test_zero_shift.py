@@ -19,7 +19,7 @@ from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.evaluation import choose_method, choose_metric
 from gradskip_onnx.evaluation.forward import Forward
 from gradskip_onnx.evaluation.moved_zero import moved_images, with_moved_zero
-from gradskip_onnx.evaluation.zero_shift import largest_difference
+from gradskip_onnx.evaluation.same_function import largest_difference
 from gradskip_onnx.images.preprocess import prepare
 from gradskip_onnx.types import Array
 from tests.support.altered_models import first

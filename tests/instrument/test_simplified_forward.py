@@ -16,8 +16,9 @@ from gradskip_onnx import api
 from gradskip_onnx.graph.read.forward import forward_graph
 from gradskip_onnx.graph.rewrite.mix_before_enlarging import mix_before_enlarging
 from gradskip_onnx.instrument.build_plan import build_plan
-from gradskip_onnx.methods.gradskip.gradskip import GradSkipOptions, gradskip
-from gradskip_onnx.methods.gradskip.gradskip import needs as needs_of
+from gradskip_onnx.methods.gradskip.gradskip import gradskip
+from gradskip_onnx.methods.gradskip.readings import GradSkipOptions
+from gradskip_onnx.methods.gradskip.readings import needs as needs_of
 from gradskip_onnx.passes.run_plan import run_plan
 from gradskip_onnx.runtime.session import open_session
 from gradskip_onnx.types import Architecture, Instrumented, Needs, TensorFact, Trace

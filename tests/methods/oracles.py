@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ class Layer:
     d_in: Array
     d_out: Array
     d_added: Array
+    normed: Array  # what the attention reads
+    d_normed: Array
     grid: tuple[int, int]
     side: int = 1
     stage: int = 0
@@ -42,17 +44,24 @@ def gradskip(layers: list[Layer], **chosen: Any) -> tuple[Array, list[dict[str, 
         "steps": -1,
         "flow": "tokens",
         "gini": "head",
+        "select": "flow",
         "heads": "all",
         "focus": "gini",
         "weight": "query",
         "renorm_rows": False,
         "rescale": True,
         "conserve": True,
+        "special": "drop",
         "stages": "all",
         "transition": "uniform",
     }
     assert set(chosen) <= set(o)
     o |= chosen
+    if o["special"] == "keep" and layers[0].special:
+        kept = [replace(layer, special=(), grid=(1, len(layer.went_out))) for layer in layers]
+        R, facts = gradskip(kept, **(chosen | {"special": "drop"}))
+        alone = [value for i, value in enumerate(R[0]) if i not in layers[0].special]
+        return np.array(alone).reshape(layers[0].grid) / sum(alone), facts
     L = len(layers)
     numbered = {l: layers[l - 1] for l in range(1, L + 1)}
     O = {l: patches(tensor(numbered[l], o["tokens"]), numbered[l]) for l in numbered}
@@ -100,11 +109,11 @@ def each_stage(
 
 
 def tensor(layer: Layer, tokens: str) -> Array:
-    return {"output": layer.went_out, "input": layer.came_in, "branch": layer.added}[tokens]
+    return {"output": layer.went_out, "input": layer.came_in, "branch": layer.added, "normed": layer.normed}[tokens]
 
 
 def gradient(layer: Layer, tokens: str) -> Array:
-    return {"output": layer.d_out, "input": layer.d_in, "branch": layer.d_added}[tokens]
+    return {"output": layer.d_out, "input": layer.d_in, "branch": layer.d_added, "normed": layer.d_normed}[tokens]
 
 
 def patches(tokens: Array, layer: Layer) -> Array:
@@ -176,6 +185,12 @@ def head_weights(A: Array, G: Array, o: dict[str, Any]) -> tuple[list[float], li
         ginis = [sum(gini(list(A[q, i])) for i in range(n)) / n for q in range(h)]
     s = [value / (sum(ginis) + o["eps"]) for value in ginis]
     omega = [o["alpha"] * g[q] + (1 - o["alpha"]) * s[q] for q in range(h)]
+    if o["select"] == "weight":
+        omega = [omega[q] if g[q] > 0 else 0.0 for q in range(h)]
+    elif o["select"] == "equal":
+        omega = [1.0 if g[q] > 0 else 0.0 for q in range(h)]
+    elif o["select"] == "one":
+        omega = [1.0 if q == omega.index(max(omega)) else 0.0 for q in range(h)]
     total = sum(omega)
     omega = [value / total for value in omega] if total > 0 else [1 / h] * h
     if o["heads"] != "all":
@@ -217,7 +232,7 @@ def gate(layers: dict[int, Layer], O: dict[int, Array], G: dict[int, Array], l: 
         main, skip, g = patches(layer.went_out, layer) - before, before, patches(layer.d_out, layer)
     elif o["gate"] == "attention":
         main, skip, g = patches(layer.added, layer), before, patches(layer.d_added, layer)
-    elif o["tokens"] == "input":
+    elif o["tokens"] in ("input", "normed"):
         if l == 1 or layers[l - 1].stage != layer.stage:
             return 0.5
         main, skip, g = O[l], O[l - 1], G[l]

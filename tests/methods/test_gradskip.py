@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gradskip_onnx
+from gradskip_onnx.demo import demo_model
+from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.methods import METHODS
 from gradskip_onnx.methods.gradskip.gini import gini_of_heads
-from gradskip_onnx.methods.gradskip.gradskip import GradSkipOptions, gradskip, needs
-from gradskip_onnx.types import Relevance
+from gradskip_onnx.methods.gradskip.gradskip import gradskip
+from gradskip_onnx.methods.gradskip.readings import GradSkipOptions, needs
+from gradskip_onnx.types import Array, Relevance
 
 from . import oracles
 from .oracles import Layer
@@ -33,6 +37,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "eps": {"eps": 1e-4},
     "input": {"tokens": "input"},
     "branch": {"tokens": "branch"},
+    "normed": {"tokens": "normed"},
+    "normed through the first block": {"start": 2, "steps": 2, "tokens": "normed"},
+    "weak heads out": {"gamma": 0.9, "select": "weight"},
+    "strong heads equal": {"gamma": 0.9, "select": "equal"},
+    "one head": {"select": "one"},
+    "special tokens kept": {"special": "keep"},
+    "special tokens kept, inputs, rows": {"special": "keep", "tokens": "input", "renorm_rows": True},
     "gate branch": {"gate": "branch"},
     "gate attention": {"gate": "attention"},
     "input, gate branch": {"tokens": "input", "gate": "branch"},
@@ -90,6 +101,8 @@ def test_agrees_with_the_slow_twin(model, options):
 
 def test_every_option_value_meets_the_twin():
     for field in fields(GradSkipOptions):
+        if field.name == "gradient":  # decides which gradient is asked for; the equations are the same
+            continue
         met = {options[field.name] for options in OPTIONS.values() if field.name in options} | {field.default}
         wanted = field.metadata.get("choices", (True, False) if isinstance(field.default, bool) else ())
         assert met >= set(wanted), field.name
@@ -226,6 +239,38 @@ def test_reduced_attention_is_never_made_square():
     assert peak < square / 10
     assert result.scores.shape == (128, 128)
     assert result.checks["sum"] == pytest.approx(1, abs=ROUNDING)
+
+
+def test_a_walk_with_special_tokens_starts_at_them():
+    """The printed start needs no exception then: only the class token of the last block has a gradient."""
+    result = run(layers_of(MODELS["vit"]), special="keep")
+
+    assert result.checks["start_block"] == 4
+    assert 0 < result.checks["special"] < 1
+    assert run(layers_of(MODELS["vit"])).checks["start_block"] == 3
+    with pytest.raises(InputError, match="all relevance lies on special tokens"):
+        run(layers_of(MODELS["vit"]), special="keep", steps=0)
+
+
+def test_where_special_tokens_cannot_be_kept():
+    late = layers_of(MODELS["vit"])
+    for changed, message in (({"special": (1,)}, "different special tokens"), ({"side": 2}, "fewer keys")):
+        with pytest.raises(UnsupportedModelError, match=message):
+            run([late[0], *(replace(layer, **changed) for layer in late[1:])], special="keep")
+
+
+def test_the_score_is_an_option_too():
+    """By default the caller says what is differentiated; one run of evaluate can compare both."""
+    explainer = gradskip_onnx.load(demo_model(), threads=1)
+    image = np.random.default_rng(0).normal(size=(3, 96, 96)).astype(np.float32)
+
+    def scores(**options: Any) -> Array:
+        found: Array = explainer.explain(image, method="gradskip", **options).map
+        return found
+
+    np.testing.assert_array_equal(scores(gradient="probability"), scores(score="probability"))
+    np.testing.assert_array_equal(scores(gradient="logit", score="probability"), scores())
+    assert not np.allclose(scores(gradient="probability"), scores(), atol=1e-6)
 
 
 def test_special_tokens_never_matter():

@@ -12,7 +12,8 @@ import pytest
 
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.methods import choose_method
-from gradskip_onnx.methods.gradskip.gradskip import GUARDS, GradSkipOptions, gradskip, needs, propagated_blocks
+from gradskip_onnx.methods.gradskip.gradskip import GUARDS, gradskip
+from gradskip_onnx.methods.gradskip.readings import GradSkipOptions, needs, propagated_blocks
 from gradskip_onnx.types import Architecture, Needs, Relevance
 
 from . import oracles
@@ -152,7 +153,7 @@ def test_unusable_arrays_are_refused(change, code):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tokens": "middle"}, "tokens: got 'middle', allowed: output, input, branch"),
+        ({"tokens": "middle"}, "tokens: got 'middle', allowed: output, input, normed, branch"),
         ({"gate": 1}, "gate: got 1, allowed: output, branch, attention"),
         ({"alpha": 1.5}, "alpha: got 1.5, allowed: a number at least 0.0 and at most 1.0"),
         ({"alpha": float("nan")}, "alpha: got nan"),

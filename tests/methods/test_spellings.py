@@ -16,7 +16,7 @@ from tests.support.models import Vit, Writer, vit
 
 OPSET = 20
 CLOSE = 1e-4  # of the largest value: float32 through a forward and a backward pass; a gate not held is off by tenths
-METHODS = ("gradskip+", "pe-lrp", "attnlrp", "ah+ln", "chefer1")
+METHODS = ("gradskip+", "pe-lrp", "attnlrp", "ah+ln", "chefer1", "grad-cam")
 IMAGE = np.random.default_rng(3).normal(size=(1, 3, 32, 32)).astype(np.float32)
 
 
@@ -40,6 +40,17 @@ class WrittenOut(Writer):
         shifted = self.op("Add", variance, self.const(1e-6, np.float32))
         spread = self.op("Pow", shifted, self.const(-0.5, np.float32))
         return self.op("Add", self.op("Mul", self.op("Mul", centred, spread), gain), bias)
+
+
+class TurnedRound(WrittenOut):
+    """As before, with -mean(x) + x for the difference, and the factors the other way round."""
+
+    def norm(self, x: str, width: int, decomposed: bool) -> str:  # noqa: ARG002
+        gain, bias = self.const(1 + 0.1 * self.rng.standard_normal(width), np.float32), self.weight(width)
+        centred = self.op("Add", self.op("Neg", self.op("ReduceMean", x, self.ints(-1))), x)
+        variance = self.op("ReduceMean", self.op("Pow", centred, self.const(2, np.float32)), self.ints(-1))
+        spread = self.op("Reciprocal", self.op("Sqrt", self.op("Add", self.const(1e-6, np.float32), variance)))
+        return self.op("Add", bias, self.op("Mul", gain, self.op("Mul", spread, centred)))
 
 
 class HardSwish(Operators):
@@ -81,6 +92,7 @@ FAMILIES: dict[str, tuple[type[Writer], dict[str, tuple[type[Writer], Change]], 
         Operators,
         {
             "written out": (WrittenOut, as_it_is),
+            "turned round": (TurnedRound, as_it_is),
             "written out, then fused": (WrittenOut, fused),
             "operators fused": (Operators, fused),
             "as torch exports it": (Writer, as_it_is),

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gradskip_onnx.methods.gradskip.gini import gini_of_heads, gini_of_rows
-from gradskip_onnx.methods.gradskip.gradskip import GradSkipOptions, gradskip
+from gradskip_onnx.methods.gradskip.gradskip import gradskip
+from gradskip_onnx.methods.gradskip.readings import GradSkipOptions
 from gradskip_onnx.types import Architecture, Array, Trace
 
 from .traces import Model, Stage, layers_of, shown

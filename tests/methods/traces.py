@@ -53,7 +53,7 @@ MODELS = {
 
 def layers_of(model: Model, seed: int = 0) -> list[Layer]:
     """Gradients of one tensor are one array: what leaves a block enters the next with the same gradient."""
-    rng = np.random.default_rng(seed)
+    rng, of_norms = np.random.default_rng(seed), np.random.default_rng(seed + 1)
     layers: list[Layer] = []
     for number, stage in enumerate(model.stages):
         patches = stage.grid[0] * stage.grid[1]
@@ -63,6 +63,7 @@ def layers_of(model: Model, seed: int = 0) -> list[Layer]:
         for _ in range(stage.blocks):
             logits = rng.normal(size=(stage.heads, tokens, keys)) * rng.uniform(0.5, 3, size=(stage.heads, 1, 1))
             attention = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+            normed, d_normed = of_norms.normal(size=(2, tokens, stage.channels))
             added, rest, d_out, d_added = rng.normal(size=(4, tokens, stage.channels))
             layer = Layer(
                 attention=single(attention),
@@ -72,6 +73,8 @@ def layers_of(model: Model, seed: int = 0) -> list[Layer]:
                 d_in=single(d_stream),
                 d_out=single(d_out * rng.uniform(0.01, 5)),
                 d_added=single(d_added),
+                normed=single(normed),
+                d_normed=single(d_normed),
                 grid=stage.grid,
                 side=stage.side,
                 stage=number,
@@ -111,6 +114,7 @@ def shown(layers: list[Layer], needs: Callable[[Architecture], Needs] | None = N
             "tokens_out": (layer.went_out, layer.d_out),
             "attention": (layer.attention, None),
             "branch": (layer.added, layer.d_added),
+            "normed": (layer.normed, layer.d_normed),
         }
         for field, (value, gradient) in arrays.items():
             name = getattr(block, field)

@@ -16,8 +16,10 @@ from gradskip_onnx.metrics.statistics import (
     Interval,
     anova,
     entropy,
+    exchange_test,
     friedman,
     gini,
+    holm,
     interval,
     paired,
     spearman,
@@ -175,3 +177,46 @@ def test_sparsity_by_hand():
 def test_missing_package_names_the_extra():
     with pytest.raises(GradskipError, match=r"pip install 'gradskip-onnx\[evaluate\]'"):
         extras.import_optional("no_such_package.stats")
+
+
+def test_holm_by_hand():
+    """Sorted: 0.005 x 4 = 0.02, 0.01 x 3 = 0.03, 0.03 x 2 = 0.06, 0.04 x 1 is below the one before, so 0.06."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.6]) == [1.0, 1.0]
+    assert holm([0.02, 0.02]) == [0.04, 0.04]
+    assert holm([0.3]) == [0.3]
+    assert holm([]) == []
+
+
+def test_holm_lies_between_no_correction_and_bonferroni():
+    ps = np.random.default_rng(0).uniform(size=30) ** 3
+    found = np.array(holm(list(ps)))
+
+    assert (found >= ps).all()
+    assert (found <= np.minimum(1, 30 * ps) + ROUNDING).all()
+    assert (np.diff(found[np.argsort(ps)]) >= 0).all()
+    assert found[ps.argmin()] == pytest.approx(min(1, 30 * ps.min()))
+
+
+def test_exchange_counts_the_signs():
+    """Four differences of one sign: of the 16 ways to exchange, two have a sum as large, so p is near 1/8."""
+    ones, zeros = measured([1.0, 2.0, 3.0, 4.0]), measured([0.0] * 4)
+
+    p = exchange_test(ROW, ones, zeros)
+    assert p == pytest.approx(1 / 8, abs=0.01)  # 9999 draws: standard error 0.003
+    assert exchange_test(ROW, zeros, ones) == p
+    assert exchange_test(ROW, ones, ones) == 1
+    assert exchange_test(ROW, measured([None]), measured([1.0])) is None
+
+
+def test_exchange_of_an_accumulated_ratio():
+    """Of two images, one decides: exchanging it turns the sign of the difference, so every exchange is as large."""
+    row = METRICS["pixel-accuracy"]
+
+    def many(*correct: float) -> list[Measured]:
+        return [Measured({"correct": value, "labelled": 10.0}) for value in correct]
+
+    assert exchange_test(row, many(9, 5), many(1, 5)) == 1
+    found = exchange_test(row, many(*[9.0] * 12), many(*[1.0] * 12))
+    assert found is not None
+    assert found < 0.003  # 2 of 4096

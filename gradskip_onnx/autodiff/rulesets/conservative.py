@@ -17,7 +17,7 @@ from gradskip_onnx.autodiff.rules.table import VJPS, Gradient, Node, Rule, vjp
 from gradskip_onnx.autodiff.rules.vjps import normal_cdf, stop
 from gradskip_onnx.autodiff.rules.vjps_norm import kept, layer_statistics, normalised, reduce_mean, widened
 
-from .gates import centres, gate_at, gates_something, is_root, readers
+from .gates import centred_at, gate_at, gates_something, is_root, readers
 
 Out = tuple[Gradient, ...]
 
@@ -88,7 +88,9 @@ def root(n: Node, g: Sym) -> Out:
 @vjp("ReduceMean", table=MEAN_HELD)
 def mean(n: Node, g: Sym) -> Out:
     """Hold the mean that a normalisation subtracts constant; differentiate any other."""
-    subtracted = any(centres(node) for node in readers(n, n.y.tensor))
+    read_by = readers(n, n.y.tensor)
+    read_by += [reader for node in read_by if node.op == "Neg" for reader in readers(n, node.outputs[0])]
+    subtracted = any(centred_at(node) is not None for node in read_by)
     return stop(n, g) if subtracted else reduce_mean(n, g)
 
 

@@ -113,8 +113,10 @@ def signals(n: Node, node: Any) -> list[int]:
     varying = [at for at, tensor in enumerate(node.inputs) if tensor.name in n.activations and not is_held(n, tensor)]
     if len(varying) != 2:
         return varying
-    if node.op == "Div" or centres(node):
+    if node.op == "Div":
         return varying[:1]
+    if (centred := centred_at(node)) is not None:
+        return [centred]
     gates = {gate_at(n, node), *(at for at in varying if node.op == "Mul" and _divides(node.inputs[at]))}
     return [at for at in varying if at not in gates]
 
@@ -125,12 +127,20 @@ def _divides(tensor: Any) -> bool:
     return bool(tensor.inputs) and tensor.inputs[0].op == "Reciprocal"
 
 
-def centres(node: Any) -> bool:
-    """Whether a node is x - mean(x), as in a normalisation, or x - max(x), as in a softmax."""
-    if node.op != "Sub":
-        return False
-    makers = [maker for maker in _unrounded(node.inputs[1]).inputs if maker.op in ("ReduceMean", "ReduceMax")]
-    return any(_unrounded(maker.inputs[0]) is _unrounded(node.inputs[0]) for maker in makers)
+def centred_at(node: Any) -> int | None:
+    """The position of x in x - mean(x), as in a normalisation, or x - max(x), as in a softmax; None if it is neither.
+
+    Written as a difference, or as a sum with -mean(x).
+    """
+    pairs = {0: node.inputs[1]} if node.op == "Sub" else {}
+    if node.op == "Add":
+        makers = [(at, tensor.inputs[0]) for at, tensor in enumerate(node.inputs) if tensor.inputs]
+        pairs = {1 - at: maker.inputs[0] for at, maker in makers if maker.op == "Neg"}
+    for at, taken in pairs.items():
+        means = [maker for maker in _unrounded(taken).inputs if maker.op in ("ReduceMean", "ReduceMax")]
+        if any(_unrounded(mean.inputs[0]) is _unrounded(node.inputs[at]) for mean in means):
+            return at
+    return None
 
 
 def _unrounded(tensor: Any) -> Any:

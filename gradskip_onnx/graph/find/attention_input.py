@@ -11,7 +11,7 @@ from gradskip_onnx.types import TensorFact
 # A norm, in one operator or written out, moves no token and multiplies with no matrix.
 NORM_OPERATORS = (
     of_kind(Kind.NORMALISES | Kind.SPREAD | Kind.DEQUANTISES)
-    | {"ReduceMean", "ReduceSum", "ReduceSumSquare", "Sub", "Pow", "Mul", "Add", "Reciprocal", "Div"}
+    | {"ReduceMean", "ReduceSum", "ReduceSumSquare", "Sub", "Pow", "Mul", "Add", "Reciprocal", "Div", "Neg"}
     | {"Cast", "QuantizeLinear"}
 )
 

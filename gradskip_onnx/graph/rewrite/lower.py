@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -18,7 +19,7 @@ from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Array, Proof, TensorFact
 
 from . import lowerings_quantised  # noqa: F401  (adds its rows)
-from .lowerings import LOWERINGS
+from .lowerings import LOWERINGS, Row
 from .write import Write
 
 STANDARD = ("", "ai.onnx")
@@ -49,13 +50,18 @@ def refuse_hardware(graph: gs.Graph) -> None:
             )
 
 
-def lower(graph: gs.Graph, facts: Mapping[str, TensorFact], opset: int) -> Lowered:
+def lower(
+    graph: gs.Graph,
+    facts: Mapping[str, TensorFact],
+    opset: int,
+    table: Mapping[tuple[str, str], Row] = MappingProxyType(LOWERINGS),
+) -> Lowered:
     """A copy of `graph` with every operator in the table rewritten."""
     graph = graph.copy()
     nodes = NodeWriter(graph, opset)
     witnesses: dict[str, gs.Node] = {}
-    for node in [node for node in graph.nodes if _key(node) in LOWERINGS]:
-        outputs = LOWERINGS[_key(node)](Write(nodes.under(f"{PREFIX}plain/{node.name}/"), facts), node)
+    for node in [node for node in graph.nodes if _key(node) in table]:
+        outputs = table[_key(node)](Write(nodes.under(f"{PREFIX}plain/{node.name}/"), facts), node)
         targets = list(node.outputs)
         node.outputs.clear()
         for position, tensor in enumerate(targets):

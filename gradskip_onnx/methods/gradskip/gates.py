@@ -26,15 +26,15 @@ def by_output(blocks: Sequence[Patches], at: int, reading: str) -> Sides:
     """As printed in the paper: the tokens of this block (main) against those of the block before (skip).
 
     If the tokens are the output or the branch of a block, those of the block before are this block's input. If they
-    are inputs, the skip side is the input of the block before; the first block of a stage has none of the same shape,
-    and zeros make its gate undefined (a half).
+    are inputs, normalised or not, the skip side is that of the block before; the first block of a stage has none of the
+    same shape, and zeros make its gate undefined (a half).
     """
     main, G = blocks[at].abs_product(reading), blocks[at].raw_gradient(reading)
-    if reading != "tokens_in":
+    if reading in ("tokens_out", "branch"):
         return main, overlaps(G, blocks[at].tokens("tokens_in"))
     if at == 0 or blocks[at - 1].block.stage != blocks[at].block.stage:
         return np.zeros_like(main), np.zeros_like(main)
-    return main, overlaps(G, blocks[at - 1].tokens("tokens_in"))
+    return main, overlaps(G, blocks[at - 1].tokens(reading))
 
 
 def by_branch(blocks: Sequence[Patches], at: int, _reading: str) -> Sides:

@@ -14,21 +14,19 @@ from functools import partial
 
 import numpy as np
 
-from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.methods.options import option
+from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.methods.patches import AttentionGroup, Patches, norms
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
 from gradskip_onnx.methods.threads import side_by_side
 from gradskip_onnx.methods.windows import cell_shares, cells
-from gradskip_onnx.types import Architecture, Array, BlockFacts, Blocks, Needs, Relevance, Trace, read_only
+from gradskip_onnx.types import Architecture, Array, BlockFacts, Relevance, Trace, read_only
 
 from .gates import GATES, share
 from .gini import GINI, chunks
 from .heads import Heads, weigh
-from .quartiles import EVERY, FOCUS, QUARTERS, restrict
+from .quartiles import EVERY, restrict
+from .readings import READINGS, GradSkipOptions, all_tokens, needs, seed
 from .route import Route, route
-
-READINGS: Mapping[str, str] = {"output": "tokens_out", "input": "tokens_in", "branch": "branch"}  # fields of Block
 
 # Undefined cases (0/0) and what was done about each; counted while the method runs, reported as notes.
 GUARDS: Mapping[str, str] = {
@@ -40,65 +38,6 @@ GUARDS: Mapping[str, str] = {
     "uniform_cells": "cells of a stage change had no weight: their relevance was spread evenly",
     "uniform_start": "starts had a gradient but no gradient times token: all tokens started equal",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class GradSkipOptions:
-    """Options of GradSkip; the defaults are the literal reading of the paper."""
-
-    alpha: float = option(0.5, "share of gradient flow in the head weights, the rest is sparsity", low=0.0, high=1.0)
-    gamma: float = option(0.25, "heads with less than this share of the strongest flow are dropped", low=0.0, high=1.0)
-    eps: float = option(1e-12, "the paper's small constant", low=1e-300, high=1e-3)
-    tokens: str = option(
-        "output", "which tokens are read: a block's output, input or attention branch", choices=tuple(READINGS)
-    )
-    gate: str = option(
-        "output", "what the skip path is weighed against: tokens, block or attention", choices=tuple(GATES)
-    )
-    start: int = option(0, "number of the block to start at; 0: the last one with a gradient at its patches", low=0)
-    steps: int = option(-1, "blocks to go back through, 0: none; -1: all but the first, as printed", low=-1)
-    flow: str = option(
-        "tokens", "gradient of the head flow: at the tokens read or the input", choices=("tokens", "input")
-    )
-    gini: str = option("head", "sparsity over a whole head, or the mean over its rows", choices=("head", "row"))
-    heads: str = option("all", "heads used: all, or a quarter, the most focused first", choices=(EVERY, *QUARTERS))
-    focus: str = option("gini", "what `heads` ranks them by", choices=tuple(FOCUS))
-    weight: str = option("query", "whose gradient weighs the attention", choices=("query", "key"))
-    renorm_rows: bool = option(False, "make attention rows sum to 1 again after special tokens are dropped")
-    stages: str = option("all", "stages propagated through, or one start for each", choices=("all", "last", "each"))
-    transition: str = option("uniform", "how a finer stage shares a cell's relevance", choices=("uniform", "gradient"))
-
-
-def needs(options: GradSkipOptions, architecture: Architecture) -> Needs:
-    """Tensors that the options read: tokens with gradients, attention, and the sides of the gate."""
-    reading, propagates = READINGS[options.tokens], options.steps != 0
-    by_branch, by_attention = propagates and options.gate == "branch", propagates and options.gate == "attention"
-    default_path = (options.start, options.steps, options.stages, options.transition) == (0, -1, "all", "uniform")
-    read = propagated_blocks(architecture) if default_path and reading != "tokens_in" else architecture.every_block
-
-    def of(needed: bool) -> Blocks:
-        return read if needed else ()
-
-    return Needs(
-        attention=of(propagates),
-        tokens_in=of(propagates or reading == "tokens_in"),
-        tokens_out=of(reading == "tokens_out" or by_branch),
-        branch=of(reading == "branch" or by_attention),
-        tokens_in_gradients=of(reading == "tokens_in" or (propagates and options.flow == "input")),
-        tokens_out_gradients=of(reading == "tokens_out" or by_branch),
-        branch_gradients=of(reading == "branch" or by_attention),
-    )
-
-
-def propagated_blocks(architecture: Architecture) -> Blocks:
-    """Blocks GradSkip propagates through by default: patch gradient present at the output, first block excluded.
-
-    The first block is excluded because propagation ends at its output. Of two blocks both are returned: if the last
-    turns out to have no gradient at its patches, propagation starts and ends at the first.
-    """
-    blocks = architecture.every_block
-    reached = blocks if architecture.patches_read or len(blocks) == 1 else blocks[:-1]
-    return reached[1:] if len(blocks) > 2 else reached
 
 
 def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions) -> Relevance:
@@ -123,12 +62,14 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
             R = R + path.starts[at - 1] * walk.initial(at - 1)
     if not np.isfinite(R).all():
         raise UnsupportedModelError("not-finite", "relevance left the range of float64; check the model's weights")
-    grid = architecture.blocks[max(path.stop, path.lowest)].grid
+    last = architecture.blocks[max(path.stop, path.lowest)]
     checks = {"start_block": path.first + 1, "steps": len(facts), "sum": float(R.sum()), "drift": drift}
+    if len(R) != last.grid.patches:
+        R, checks["special"] = _patches_alone(R, last.special)
     if options.heads != EVERY and focus:
         checks["focus"] = float(np.mean(focus))
     return Relevance(
-        scores=read_only(R.reshape(grid)),
+        scores=read_only(R.reshape(last.grid)),
         checks=checks | {name: float(events[name]) for name in GUARDS},
         blocks=tuple(facts),
         notes=(*path.notes, *(f"{events[name]} {text}" for name, text in GUARDS.items() if events[name])),
@@ -166,7 +107,9 @@ class _Walk:
 
     @classmethod
     def of(cls, trace: Trace, architecture: Architecture, options: GradSkipOptions) -> _Walk:
-        blocks = tuple(Patches(trace, block) for block in architecture.blocks)
+        kept = options.special == "keep" and any(block.special for block in architecture.blocks)
+        found = all_tokens(architecture.blocks) if kept else architecture.blocks
+        blocks = tuple(Patches(trace, block) for block in found)
         reading = READINGS[options.tokens]
         numbers = sum(block.tokens(reading).size for block in blocks if block.shown(reading))
         sizes = side_by_side(partial(_sizes, reading), blocks, numbers)
@@ -222,7 +165,7 @@ class _Walk:
         at_keys = [group.at_keys(at_patches) for group in groups]
         numbers = {"alpha": options.alpha, "gamma": options.gamma, "eps": options.eps}
         attention = [group.attention for group in groups]
-        found = weigh(attention, at_keys, **numbers, sparsity=gini, events=events)
+        found = weigh(attention, at_keys, **numbers, sparsity=gini, select=options.select, events=events)
         return restrict(found, attention, options.heads, options.focus, events)
 
     def through_attention(self, step: _Step, sizes: _Sizes, R: Array) -> Array:
@@ -274,6 +217,14 @@ def _sizes(reading: str, block: Patches) -> _Sizes:
     return _Sizes(norms(block.tokens(reading)), norms(block.raw_gradient(reading)), block.abs_product(reading))
 
 
+def _patches_alone(R: Array, special: tuple[int, ...]) -> tuple[Array, float]:
+    """Relevance without special tokens, scaled to sum 1, and the share that lay on them."""
+    patches = np.delete(R, special)
+    if patches.sum() == 0:
+        raise InputError("gradskip option special='keep': all relevance lies on special tokens; try more steps back")
+    return patches / patches.sum(), float(1 - patches.sum() / R.sum())
+
+
 def _renormalised(A: Array) -> Array:
     """A (heads, queries, keys) with rows that sum to 1; rows of zeros stay."""
     sums = A.sum(axis=2, dtype=np.float64, keepdims=True)
@@ -291,6 +242,7 @@ GRADSKIP = method(
         reference="Buratti et al., Gradient-Skipping Relevance Propagation, as printed",
         options=GradSkipOptions,
         needs=needs,
+        seed=seed,
         run=one_pass(gradskip),
         cost=one_backward,
     )

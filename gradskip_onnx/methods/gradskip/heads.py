@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,15 @@ class Heads:
     focus: float = 0.0  # mean focus of the heads used, if `restrict` left some out
 
 
+# (mixed weights, flow after the threshold), (h,) each -> weights (h,), not yet of sum 1
+SELECT: Mapping[str, Callable[[Array, Array], Array]] = {
+    "flow": lambda mixed, _flow: mixed,  # as printed: a head without flow keeps the weight of its sparsity
+    "weight": lambda mixed, flow: np.where(flow > 0, mixed, 0.0),
+    "equal": lambda _mixed, flow: np.where(flow > 0, 1.0, 0.0),
+    "one": lambda mixed, _flow: np.where(np.arange(len(mixed)) == mixed.argmax(), 1.0, 0.0),
+}
+
+
 def weigh(
     attention: Sequence[Array],
     key_gradients: Sequence[Array],
@@ -29,6 +38,7 @@ def weigh(
     gamma: float,
     eps: float,
     sparsity: Array,
+    select: str,
     events: Counter[str],
 ) -> Heads:
     """Head weights omega of attention (h, n, keys), from gradient norms at the keys (keys,) and Gini `sparsity` (h,).
@@ -39,7 +49,7 @@ def weigh(
     strength = sum(np.einsum("hk,k->h", *pair) for pair in zip(received, key_gradients, strict=True))
     flow = threshold(np.asarray(strength), gamma, events)  # g_q = sum_i sum_j A_qij |G_j|
     events["empty_heads"] += int((np.sum([sums.sum(axis=1) for sums in received], axis=0) == 0).sum())
-    mixed = alpha * flow + (1 - alpha) * sparsity / (sparsity.sum() + eps)
+    mixed = SELECT[select](alpha * flow + (1 - alpha) * sparsity / (sparsity.sum() + eps), flow)
     if mixed.sum() == 0:
         events["uniform_heads"] += 1
         mixed = np.ones_like(mixed)
