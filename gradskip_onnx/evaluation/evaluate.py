@@ -70,7 +70,7 @@ def set_up(
     if target not in TARGETS:
         raise InputError(f"target: got {target!r}, allowed: {', '.join(TARGETS)}")
     labels, warnings = resolve_labels(dataset, explainer, required=target == "label")
-    refused = {m.label: reason for m in methods if (reason := m.row.refuses(explainer.architecture))}
+    refused = {m.label: reason for m in methods if (reason := m.refuses(explainer.architecture))}
     kept = {m.label: m for m in methods if m.label not in refused}
     if not methods:
         raise InputError("no method was named")

@@ -107,8 +107,8 @@ class Run:
         return self.evaluation.facts(entry, self.digests[entry.id], method)
 
     def _key(self, entry: Entry, method: MethodChoice, measurement: Measurement[Any]) -> str:
-        facts = self._facts(entry, method)
-        return key_of(facts | {"measure": measurement.name, "settings": measurement.settings})
+        facts = self._facts(entry, method) | {"measure": measurement.name, "settings": measurement.settings}
+        return key_of(facts | ({"metric package": measurement.package} if measurement.package else {}))
 
     def _must_measure(self, key: str) -> bool:
         """Whether the result of a key is missing; the key becomes one of the run in any case."""
@@ -158,7 +158,9 @@ class Run:
             if isinstance(found, GradskipError):
                 raise found
             saliency = Saliency(found.map, found.relevance.scores)
-            (measured,) = measure([measurement.choice], case.sample, saliency, case.score)
+            with measurement.blame():
+                (measured,) = measure([measurement.choice], case.sample, saliency, case.score)
+                measurement.choice.row.value(measured)  # raises KeyError if a term is missing
             documents.append(case_document(case.sample.target, measured, found.relevance.checks))
         return documents
 
