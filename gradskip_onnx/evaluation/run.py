@@ -28,7 +28,7 @@ from .forward import Forward
 from .metric_kinds import GroupMetric
 from .pictures import FOLDER as PICTURES
 from .pictures import Pictures, map_thumbnail, thumbnail
-from .records import NAME, case_document
+from .records import NAME, Answer, case_document
 
 OPEN_BYTES = 2 << 30  # weights in open sessions; if the sessions of all methods need more, methods take turns
 MOST_OPEN = 6  # methods with open sessions, because activations may take more memory than a small model
@@ -161,7 +161,8 @@ class Run:
             with measurement.blame():
                 (measured,) = measure([measurement.choice], case.sample, saliency, case.score)
                 measurement.choice.row.value(measured)  # raises KeyError if a term is missing
-            documents.append(case_document(case.sample.target, measured, found.relevance.checks))
+            answer = Answer(found.target.probability, found.top[0].index)
+            documents.append(case_document(case.sample.target, measured, found.relevance.checks, answer))
         return documents
 
     def _record(
