@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradskip_onnx.images.classes import Candidate
 from gradskip_onnx.images.preprocess import Geometry, Preprocess
 
-from .types import Array, Relevance
+from .types import Array, Grid, Relevance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,4 +24,11 @@ class Explanation:
     provider: str
     model_sha256: str
     timings: Mapping[str, float]
+    grid: Grid  # rows and columns of patches over the part of the image that the model saw
     warnings: tuple[str, ...] = ()
+
+    @property
+    def patch(self) -> tuple[float, float]:
+        """Height and width of a patch in pixels of the original image."""
+        x0, y0, x1, y1 = self.geometry.box
+        return (y1 - y0) / self.grid.rows, (x1 - x0) / self.grid.columns

@@ -5,6 +5,9 @@ Own code: two matrices instead of 512 copied rows, and no published pair has bot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from gradskip_onnx.types import Array
@@ -49,6 +52,7 @@ def path(anchors: tuple[tuple[float, float, float, float], ...], steps: int) -> 
 
 
 SEQUENTIAL = path(HEAT, STEPS)
+PALETTES: Mapping[str, Array] = MappingProxyType({"heat": SEQUENTIAL})
 DIVERGING = np.concatenate([path(COLD_ARM, STEPS // 2)[::-1], path(WARM_ARM, STEPS // 2)])
 
 

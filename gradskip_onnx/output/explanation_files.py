@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from gradskip_onnx.drawing.figure import figure
+from gradskip_onnx.drawing.heat_map import HeatMap
+from gradskip_onnx.drawing.pictures import draw_figure
+from gradskip_onnx.drawing.style import DEFAULT_STYLE, PictureStyle
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.tasks import TASKS
 from gradskip_onnx.types import Array
@@ -32,13 +34,18 @@ class Written:
 
 
 def write_explanation(
-    folder: Folder, stem: str, explanation: Explanation, image: Image.Image, subject: Subject
+    folder: Folder,
+    stem: str,
+    explanation: Explanation,
+    image: Image.Image,
+    subject: Subject,
+    style: PictureStyle = DEFAULT_STYLE,
 ) -> Written:
     """Write the three files of a claimed stem. The document on disk has file names; the returned one has paths."""
     facts = document(explanation, subject)
     beside = {suffix[1:]: stem + suffix for suffix in SUFFIXES}
     contents = {
-        ".png": _png(draw(explanation, image, subject)),
+        ".png": _png(draw(explanation, image, subject, style)),
         ".npy": _npy(explanation.map),
         ".json": encode_json(facts | {"files": beside}),
     }
@@ -47,19 +54,31 @@ def write_explanation(
 
 
 def write_classes(
-    folder: Folder, stem: str, explanations: Sequence[Explanation], image: Image.Image, subject: Subject
+    folder: Folder,
+    stem: str,
+    explanations: Sequence[Explanation],
+    image: Image.Image,
+    subject: Subject,
+    style: PictureStyle = DEFAULT_STYLE,
 ) -> tuple[Written, ...]:
     """Write the files of several classes of one image; the class is part of each stem, which is claimed here."""
     stems = [stem + class_suffix(explanation.target) for explanation in explanations]
     folder.claim(stems)
     return tuple(
-        write_explanation(folder, name, explanation, image, subject)
+        write_explanation(folder, name, explanation, image, subject, style)
         for name, explanation in zip(stems, explanations, strict=True)
     )
 
 
-def draw(explanation: Explanation, image: Image.Image, subject: Subject) -> Image.Image:
+def draw(
+    explanation: Explanation, image: Image.Image, subject: Subject, style: PictureStyle = DEFAULT_STYLE
+) -> Image.Image:
     """The figure of an explanation."""
+    return draw_figure(image, heat_map(explanation, subject), style, caption=Path(subject.image).name)
+
+
+def heat_map(explanation: Explanation, subject: Subject) -> HeatMap:
+    """The map of an explanation with the words that stand above its picture."""
     target = explanation.target
     facts = (
         f"{TASKS[subject.task].share} {target.probability:.3f}",
@@ -67,13 +86,8 @@ def draw(explanation: Explanation, image: Image.Image, subject: Subject) -> Imag
         f"method {explanation.relevance.method}",
         subject.model,
     )
-    return figure(
-        image,
-        explanation.map,
-        title=named(target),
-        subtitle=" · ".join(facts),
-        caption=Path(subject.image).name,
-        box=explanation.geometry.box,
+    return HeatMap(
+        explanation.map, explanation.patch, explanation.geometry.box, title=named(target), facts=" · ".join(facts)
     )
 
 

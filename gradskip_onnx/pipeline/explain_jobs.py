@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradskip_onnx.drawing.style import DEFAULT_STYLE, PictureStyle
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images.classes import find_class
@@ -79,7 +80,11 @@ def explain_jobs(
 
 
 def write_jobs(
-    outcomes: Iterable[Outcome[Job, Explained]], explainer: Explainer, request: ExplainRequest, folder: Folder
+    outcomes: Iterable[Outcome[Job, Explained]],
+    explainer: Explainer,
+    request: ExplainRequest,
+    folder: Folder,
+    style: PictureStyle = DEFAULT_STYLE,
 ) -> Iterator[Outcome[Job, tuple[Written, ...]]]:
     """Write the files of each explained job and yield the outcomes; a job of several classes claims its names here."""
     task, score = explainer.architecture.task, request.question.score_text
@@ -88,7 +93,7 @@ def write_jobs(
         picture, explanations = result.picture, result.explanations
         subject = Subject(explainer.name, picture.name, picture.sha256, task, score, request.region_text)
         if request.likeliest:
-            return write_classes(folder, job.stem, explanations, picture.image, subject)
-        return (write_explanation(folder, job.stem, explanations[0], picture.image, subject),)
+            return write_classes(folder, job.stem, explanations, picture.image, subject, style)
+        return (write_explanation(folder, job.stem, explanations[0], picture.image, subject, style),)
 
     return then(outcomes, write)

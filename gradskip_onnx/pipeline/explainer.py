@@ -258,6 +258,7 @@ class Explainer:
                     provider=session.provider,
                     model_sha256=self.sha256,
                     timings={**timings, "propagate": time.perf_counter() - began},
+                    grid=self.architecture.grid,
                     warnings=self.warnings + session.warnings,
                 )
             )

@@ -7,7 +7,7 @@ import numpy as np
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images.classes import Candidate
 from gradskip_onnx.images.preprocess import Geometry, Preprocess
-from gradskip_onnx.types import BlockFacts, Relevance
+from gradskip_onnx.types import BlockFacts, Grid, Relevance
 
 LABELS = ("cat", "dog, hound", "fish")
 
@@ -27,4 +27,5 @@ def made_up(width: int = 32, height: int = 24, target: int = 0) -> Explanation:
         provider="CPUExecutionProvider",
         model_sha256="ab" * 32,
         timings={"run": 0.25},
+        grid=Grid(3, 4),
     )
