@@ -7,11 +7,12 @@ from gradskip_onnx.imports.lazy_names import lazy_getattr
 from .version import __version__
 
 if TYPE_CHECKING:
+    from gradskip_onnx.drawing.style import PictureStyle
     from gradskip_onnx.images.classes import Candidate
     from gradskip_onnx.images.preprocess import Preprocess
 
     from .api import Explainer, explain, inspect, load
-    from .errors import GradskipError
+    from .errors import GradskipError, PreprocessingWarning
     from .explanation import Explanation
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "Explainer",
     "Explanation",
     "GradskipError",
+    "PictureStyle",
     "Preprocess",
+    "PreprocessingWarning",
     "__version__",
     "explain",
     "inspect",
@@ -32,7 +35,9 @@ _HOMES = {
     "Explainer": "api",
     "Explanation": "explanation",
     "GradskipError": "errors",
+    "PictureStyle": "drawing.style",
     "Preprocess": "images.preprocess",
+    "PreprocessingWarning": "errors",
     "explain": "api",
     "inspect": "api",
     "load": "api",

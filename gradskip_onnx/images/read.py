@@ -77,22 +77,47 @@ def read_stream(stream: BinaryIO, name: str) -> Picture:
 
 def decode(data: bytes, name: str) -> Image.Image:
     """The first frame of an encoded image as upright RGB."""
-    with warnings.catch_warnings():
-        # Pillow warns about decompression bombs, which `check_size` refuses, and about harmless bad metadata.
-        warnings.simplefilter("ignore")
-        try:
-            with pillow_bound(), _identify(data) as image:
-                check_size(image, name)
-                image.load()
-                return upright_rgb(image, name)
-        except Image.DecompressionBombError as error:
-            raise InputError(
-                f"{name}: image too large, limit {PIXELS.amount} pixels ({error}); shrink it first"
-            ) from None
-        except UnidentifiedImageError:
-            raise InputError(f"{name}: not an image that can be read (known: PNG, JPEG, WebP, TIFF, ...)") from None
-        except BROKEN as error:
-            raise InputError(f"{name}: broken image ({str(error) or type(error).__name__})") from None
+    try:
+        with _QUIET, pillow_bound(), _identify(data) as image:
+            check_size(image, name)
+            image.load()
+            return upright_rgb(image, name)
+    except Image.DecompressionBombError as error:
+        raise InputError(f"{name}: image too large, limit {PIXELS.amount} pixels ({error}); shrink it first") from None
+    except UnidentifiedImageError:
+        raise InputError(f"{name}: not an image that can be read (known: PNG, JPEG, WebP, TIFF, ...)") from None
+    except BROKEN as error:
+        raise InputError(f"{name}: broken image ({str(error) or type(error).__name__})") from None
+
+
+class _QuietPillow:
+    """While any thread is inside, Pillow's warnings are ignored: those about decompression bombs, which `check_size`
+    refuses, and those about harmless bad metadata.
+
+    The filters of Python belong to the whole process: the first thread that enters changes them and the last that
+    leaves restores them. `warnings.catch_warnings` in each would leave those of another thread behind.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = RLock(), 0
+        self._caught = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._caught = warnings.catch_warnings()
+                self._caught.__enter__()
+                warnings.filterwarnings("ignore", module=r"PIL\.")
+            self._inside += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._caught.__exit__(None, None, None)
+
+
+_QUIET = _QuietPillow()
 
 
 @contextmanager

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gradskip_onnx.images.regions import Region
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.preprocess import Geometry
+from gradskip_onnx.images.regions import Region, weigh
 from gradskip_onnx.methods import MethodChoice
+from gradskip_onnx.passes.opened_model import OpenedModel
+from gradskip_onnx.tasks import task_of
+from gradskip_onnx.types import Array
 
 Target = int | str | None  # a class by number or by name; None: the predicted one
 
@@ -34,6 +40,15 @@ class Question:
         if isinstance(self.region, np.ndarray):
             return f"a mask of {np.count_nonzero(self.region)} pixels"
         return ",".join(f"{side:g}" for side in self.region)
+
+    def weights(self, model: OpenedModel, geometries: Sequence[Geometry]) -> list[Array] | None:
+        """The weights of each image's pixels that make the region; None without one."""
+        if self.region is None:
+            return None
+        if not task_of(model.architecture).takes_region:
+            raise InputError("a region can be explained for segmentation only; this model classifies the whole image")
+        rows, columns = (int(size or 0) for size in model.facts.scores.dims[2:])
+        return [weigh(self.region, geometry, (rows, columns)) for geometry in geometries]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
