@@ -87,7 +87,7 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     failures = 0
     with terminal.progress(len(jobs), request.passes) as bar:
         explained = explain_jobs(explainer, jobs, request, bar.further)
-        for outcome in write_jobs(explained, explainer, request, folder):
+        for outcome in write_jobs(explained, request, folder):
             if len(jobs) == 1:
                 outcome.result()  # raises the error of the only image
             failures += outcome.error is not None

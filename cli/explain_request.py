@@ -30,11 +30,10 @@ def read_request(flags: Mapping[str, Any]) -> ExplainRequest:
     options = read_method_options(row.options, (*named, *flags["pairs"]))
     top = flags["target"] == f"top{TOP}"
     return ExplainRequest(
-        Question(choose_method(row.name, **options), flags["score"], read_region(flags["region"])),
+        Question(choose_method(row.name, **options), flags["score"], read_region(flags["region"]), flags["region"]),
         target=None if top else read_target(flags["target"]),
         likeliest=TOP if top else 0,
         batch_size=flags["batch_size"],
-        region_text=flags["region"],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from typing import Any, TypeVar, overload
 
@@ -35,9 +35,12 @@ R = TypeVar("R")
 Targets = Target | Iterable[Target]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Explainer:
-    """An opened model, the preprocessing of its images and the names of its classes."""
+    """An opened model, the preprocessing of its images and the names of its classes.
+
+    Several threads may use one at once. It can be pickled, and opens the model file again where it is unpickled.
+    """
 
     model: OpenedModel
     preprocess: Preprocess
@@ -63,6 +66,14 @@ class Explainer:
     def provider(self) -> str:
         """The ONNX Runtime provider of the open session; before the first session, the one that will be requested."""
         return self.model.provider
+
+    def __repr__(self) -> str:
+        found = self.architecture
+        rows, columns = found.input_dims.size
+        return (
+            f"Explainer({self.name}: {found.task}, {len(found.blocks)} blocks, {found.grid} tokens, "
+            f"{found.classes} classes, images of {columns}x{rows})"
+        )
 
     def close(self) -> None:
         """Close all sessions; the next call opens the ones it needs again."""
@@ -233,18 +244,18 @@ class Explainer:
         method = self.settled(question.method)
         method.check(self.architecture)
         named_seed(question.score)  # raises for an unknown name, also where the method has its own score
-        geometries = [image.geometry for image in images] * (len(targets) // len(images))
-        regions = self._regions(question.region, geometries)
+        shown = [*images] * (len(targets) // len(images))  # the image of each target
+        regions = self._regions(question.region, [image.geometry for image in shown])
         request = method.request(self.architecture, question.score)
         values = np.stack([image.values for image in images])
         traces, session, timings = self._run(values, targets, regions, request)
         task, found = task_of(self.architecture), []
-        for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):
+        for at, (trace, image) in enumerate(zip(traces, shown, strict=True)):
             began = time.perf_counter()
             pixels = None if regions is None else regions[at]
             passes = ExtraPasses(task, self._rerun, trace, pixels, request, self.model.shorten, progress)
             relevance = method.run(trace, self.architecture, passes)
-            placed = geometry.place(interpolate.resize(relevance.scores, self.architecture.input_dims.size))
+            placed = image.geometry.place(interpolate.resize(relevance.scores, self.architecture.input_dims.size))
             ranked = rank(task, trace.logits, self.labels, TOP, trace.target)
             target = next(candidate for candidate in ranked if candidate.index == trace.target)
             found.append(
@@ -252,13 +263,18 @@ class Explainer:
                     map=placed,
                     target=target,
                     top=ranked[:TOP],
-                    relevance=relevance,
-                    preprocess=self.preprocess,
-                    geometry=geometry,
-                    provider=session.provider,
-                    model_sha256=self.sha256,
-                    timings={**timings, "propagate": time.perf_counter() - began},
                     grid=self.architecture.grid,
+                    relevance=replace(relevance, checks=dict(relevance.checks)),
+                    preprocess=self.preprocess,
+                    geometry=image.geometry,
+                    original=image.original,
+                    model=self.name,
+                    model_sha256=self.sha256,
+                    provider=session.provider,
+                    timings={**timings, "propagate": time.perf_counter() - began},
+                    task=task.name,
+                    score=question.score_text,
+                    region=question.region_text,
                     warnings=self.warnings + session.warnings,
                 )
             )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gradskip_onnx.images.regions import Region
 from gradskip_onnx.methods import MethodChoice
 
@@ -17,11 +19,21 @@ class Question:
     method: MethodChoice
     score: str = "logit"  # the quantity differentiated, unless the method has a score of its own
     region: Region | None = None  # segmentation only: the explained part, in pixels of the image
+    region_name: str | None = None  # the region as the user named it
 
     @property
     def score_text(self) -> str:
         """The name of the score, as written into documents."""
         return "the method's own" if self.method.own_score else self.score
+
+    @property
+    def region_text(self) -> str | None:
+        """The region in words, as written into documents."""
+        if self.region is None or self.region_name:
+            return self.region_name
+        if isinstance(self.region, np.ndarray):
+            return f"a mask of {np.count_nonzero(self.region)} pixels"
+        return ",".join(f"{side:g}" for side in self.region)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +44,6 @@ class ExplainRequest:
     target: Target = None
     likeliest: int = 0  # number of likeliest classes to explain instead of the target; 0: explain the target
     batch_size: int = 1
-    region_text: str | None = None  # the region as the user named it
 
     @property
     def passes(self) -> int:
