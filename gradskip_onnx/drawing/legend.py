@@ -78,9 +78,7 @@ def legend_block(views: Sequence[MapView], style: PictureStyle, width: int, unit
     gap = round(6 * unit)
     items = []
     if texts.ends[1]:
-        for signed in sorted({view.signed for view in views}):
-            view = next(view for view in views if view.signed == signed)
-            items.append(_bar(_ends(view, style, several), signed, style, width, unit))
+        items.append(_bar(texts.ends, views[0].signed, style, width, unit))
     if texts.line:
         room = width - round(SAMPLE[0] * unit) - gap
         items.append(beside([_sample(unit), text_block(texts.line, room, 13 * unit, INK)], gap, centred=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PIL import Image
 
@@ -13,7 +14,7 @@ from .heat_map import HeatMap
 from .legend import legend_block
 from .panels import cutout_panel, overlay_panel, panel_size, photograph
 from .style import DEFAULT_STYLE, PictureStyle
-from .view import MapView, view_of
+from .view import MapView, negative_matters, view_of
 
 UNIT_SIDE = 600  # up to this size of a panel texts have 12 to 22 pixels; beyond it they grow with the panel
 CELL_SIDE = 340  # longer side of a panel in a grid
@@ -60,7 +61,8 @@ def draw_grid(
 ) -> Image.Image:
     """The image and an overlay for each of several maps of it, classes or methods, above its own title and facts.
 
-    Each map is scaled to its own strongest value. `style.size` is the longer side of a panel.
+    Each map is scaled to its own strongest value; if one has both signs, all are drawn so. `style.size` is the longer
+    side of a panel.
     """
     if not heats:
         raise InputError("a grid of maps: got none, allowed: one or more maps of one image")
@@ -68,6 +70,8 @@ def draw_grid(
         heat.check(image)
     size = panel_size(image.width, image.height, style.size or CELL_SIDE)
     photo, unit = photograph(image, size), _unit(size)
+    if style.signed is None:  # maps beside each other have the same colours
+        style = replace(style, signed=any(negative_matters(heat) for heat in heats))
     views = [view_of(heat, size, style) for heat in heats]
     cells = [_cell(photo, [(caption or "image", 13, FAINT)], unit)]
     for heat, view in zip(heats, views, strict=True):
