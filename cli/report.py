@@ -73,6 +73,8 @@ def report(terminal: Terminal, outcome: Outcome[Job, tuple[Written, ...]], share
             _one(terminal, written.explanation, written.files, share)
         else:
             _line(terminal, outcome.job.path, written.explanation, written.files)
+    if found[0].grid is not None:
+        terminal.print(f"together  {found[0].grid}", style="bold" if alone else "")
     if terminal.verbose and not alone:
         terminal.table(classes)
     for written in found:

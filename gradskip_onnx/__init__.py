@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .api import Explainer, explain, inspect, load
     from .errors import GradskipError, PreprocessingWarning
     from .explanation import Explanation
+    from .explanation.pictures import side_by_side
 
 __all__ = [
     "Candidate",
@@ -27,6 +28,7 @@ __all__ = [
     "explain",
     "inspect",
     "load",
+    "side_by_side",
 ]
 
 # Looked up when first used, so that `gradskip-onnx --help` need not import a graph library.
@@ -41,6 +43,7 @@ _HOMES = {
     "explain": "api",
     "inspect": "api",
     "load": "api",
+    "side_by_side": "explanation.pictures",
 }
 
 

@@ -11,6 +11,8 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.interpolate import Box
 from gradskip_onnx.types import Array
 
+FINEST = 28  # patches a side; smaller ones are smoothed as if there were so many
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeatMap:
@@ -25,6 +27,17 @@ class HeatMap:
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or 0 in self.values.shape or not np.isfinite(self.values).all():
             raise InputError(f"a map to draw has rows, columns and finite values, got shape {self.values.shape}")
+
+    @property
+    def fine(self) -> bool:
+        """Whether patches are too small for the eye, as those of the first stage of a hierarchical model."""
+        return self.blur_unit != self.patch
+
+    @property
+    def blur_unit(self) -> tuple[float, float]:
+        """Height and width that smoothing is measured in: a patch, or a share of the seen part if that is larger."""
+        x0, y0, x1, y1 = self.box or (0.0, 0.0, float(self.values.shape[1]), float(self.values.shape[0]))
+        return max(self.patch[0], (y1 - y0) / FINEST), max(self.patch[1], (x1 - x0) / FINEST)
 
     def check(self, image: Image.Image) -> None:
         """Raise InputError for an image of another size."""

@@ -22,7 +22,7 @@ class PictureStyle:
     """
 
     palette: str = "heat"  # colours of positive relevance; the brightest is the strongest
-    opacity: float = 0.85  # how far the strongest colour covers the photograph, 0 to 1
+    opacity: float = 0.9  # how far the strongest colour covers the photograph, 0 to 1
     smoothing: float = 0.4  # standard deviation of the blur for the eye, in patches; 0: every pixel as it is
     outline: float = 0.5  # share of the positive relevance inside the line; 0: no line
     overlay_only: bool = False  # the overlay alone: no panels, title or legend

@@ -6,7 +6,7 @@ import io
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -24,7 +24,7 @@ from gradskip_onnx.untrusted_files import shortened
 
 from .document import document
 from .explanation import Explanation
-from .pictures import figure_of, png_of, read_style
+from .pictures import figure_of, grid_of, png_of, read_style
 
 MapSize = Literal["image", "grid"]
 MapDtype = Literal["float32", "float16"]
@@ -65,6 +65,7 @@ class Written:
     explanation: Explanation
     files: tuple[Path, ...]
     document: dict[str, Any]
+    grid: Path | None = None  # the picture of all classes of the image, where several were explained
 
 
 def write_explanation(
@@ -89,13 +90,22 @@ def write_classes(
     *,
     again: bool = False,
 ) -> tuple[Written, ...]:
-    """Write the files of several classes of one image; the class is part of each stem, which is claimed here."""
+    """Write the files of several classes of one image, and one picture of all of them, `<stem>.top5.png`.
+
+    The class is part of each stem, which is claimed here.
+    """
     stems = [stem + class_suffix(explanation.target) for explanation in explanations]
-    folder.claim(stems, again=again)
-    return tuple(
+    together = f"{stem}.top{len(explanations)}"
+    pictured = "png" in settings.kinds and not settings.style.overlay_only and len(explanations) > 1
+    folder.claim([*stems, *([together] if pictured else [])], again=again)
+    written = [
         write_explanation(folder, name, explanation, image, settings)
         for name, explanation in zip(stems, explanations, strict=True)
-    )
+    ]
+    if pictured:
+        (grid,) = folder.write(together, {"png": png_of(grid_of(explanations, image, settings.style))})
+        written = [replace(one, grid=grid) for one in written]
+    return tuple(written)
 
 
 def save(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from gradskip_onnx.drawing.heat_map import HeatMap
-from gradskip_onnx.drawing.pictures import draw_figure, draw_overlay
+from gradskip_onnx.drawing.pictures import draw_figure, draw_grid, draw_overlay
 from gradskip_onnx.drawing.style import PictureStyle
-from gradskip_onnx.errors import unknown_name
+from gradskip_onnx.errors import InputError, unknown_name
 from gradskip_onnx.images.interpolate import Box
 from gradskip_onnx.output.wording import named
 from gradskip_onnx.tasks import TASKS
@@ -39,6 +39,34 @@ def overlay_of(explanation: Explanation, image: Image.Image, style: PictureStyle
 def figure_of(explanation: Explanation, image: Image.Image, style: PictureStyle) -> Image.Image:
     """The figure of an explanation."""
     return draw_figure(image, heat_map(explanation), style, caption=Path(explanation.original.name).name)
+
+
+def side_by_side(explanations: Sequence[Explanation], **style: Any) -> Image.Image:
+    """One picture of several maps of the same image: of several classes, as from `explain_likeliest`, or methods.
+
+    `style` takes the fields of PictureStyle.
+    """
+    if not explanations:
+        raise InputError("side_by_side: got no explanations, allowed: one or more of the same image")
+    return grid_of(explanations, explanations[0].image, read_style(style))
+
+
+def grid_of(explanations: Sequence[Explanation], image: Image.Image, style: PictureStyle) -> Image.Image:
+    """The maps of one image side by side: of several classes or methods; what differs stands below."""
+    classes = {explanation.target.index for explanation in explanations}
+    methods = {explanation.relevance.method for explanation in explanations}
+    first = explanations[0]
+    cells = []
+    for explanation in explanations:
+        target, method = explanation.target, explanation.relevance.method
+        name = named(target) if len(classes) > 1 else method
+        share = f"{TASKS[explanation.task].share} {target.probability:.3f}"
+        parts = [share] * (len(classes) > 1) + [f"method {method}"] * (len(classes) > 1 < len(methods))
+        cells.append(replace(heat_map(explanation), title=name, facts=" · ".join(parts)))
+    title = f"{len(classes)} classes" if len(classes) > 1 else named(first.target)
+    common = [f"method {first.relevance.method}"] * (len(methods) == 1) + [first.model]
+    caption = Path(first.original.name).name
+    return draw_grid(image, cells, style, title=title, facts=" · ".join(common), caption=caption)
 
 
 def heat_map(explanation: Explanation) -> HeatMap:
