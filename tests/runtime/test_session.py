@@ -121,3 +121,22 @@ def test_threads_stop_when_a_run_ends(monkeypatch):
     monkeypatch.setattr(onnxruntime, "SessionOptions", Heard)
     session.open_session(vit(), device="cpu")
     assert said["session.force_spinning_stop"] == "1"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_default_logger_is_silenced_unless_the_program_has_its_own(first: bool):
+    """What ONNX Runtime has to say of a broken model comes as an error of ours."""
+    code = f"""
+{"" if first else "import onnxruntime"}
+import onnx, pytest
+from gradskip_onnx.errors import ModelError
+from gradskip_onnx.runtime.session import open_bytes
+weight = onnx.TensorProto(name="w", data_type=1, dims=[2**40, 2**40], raw_data=b"1234")
+value = onnx.helper.make_tensor_value_info("y", 1, [1])
+graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["w"], ["y"])], "g", [], [value], [weight])
+with pytest.raises(ModelError):
+    open_bytes(onnx.helper.make_model(graph).SerializeToString(), device="cpu")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ("onnxruntime" in done.stderr) is not first
