@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from gradskip_onnx.errors import GradskipError
+from gradskip_onnx.explanation.document import FORMAT
+from gradskip_onnx.explanation.files import Written
 from gradskip_onnx.images.classes import Candidate
-from gradskip_onnx.output.documents import FORMAT
-from gradskip_onnx.output.explanation_files import Written
 from gradskip_onnx.output.wording import named
 from gradskip_onnx.pipeline.batch import Outcome
-from gradskip_onnx.pipeline.explain_jobs import Job
+from gradskip_onnx.pipeline.jobs import Job
 
 from .console import Terminal, plain
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradskip_onnx.api import Explainer, Explanation
     from gradskip_onnx.methods import MethodChoice
 
+WORDS = {".png": "picture", ".npy": "map", ".json": "facts"}
 ALSO = 2  # other classes on the line of an image, where there are many images
 
 
@@ -55,6 +56,15 @@ def report_options(terminal: Terminal, method: MethodChoice) -> None:
         terminal.print(f"options   from {method.source}: {method.label}")
 
 
+def report_skipped(terminal: Terminal, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print how many images an earlier run has done; with --json, what is known of each."""
+    if rows:
+        terminal.print(f"skipped   {len(rows)}, done before from the same image, model and options")
+    for row in rows:
+        facts = {name: row[name] for name in ("results", "files")}
+        terminal.document({"format": FORMAT, "image": {"file": row["image"]}, "skipped": True, **facts}, single=False)
+
+
 def report(terminal: Terminal, outcome: Outcome[Job, tuple[Written, ...]], share: str, *, alone: bool) -> None:
     """Print one outcome: in full if it is the only image, else one line per explained class."""
     found = outcome.found
@@ -73,6 +83,8 @@ def report(terminal: Terminal, outcome: Outcome[Job, tuple[Written, ...]], share
             _one(terminal, written.explanation, written.files, share)
         else:
             _line(terminal, outcome.job.path, written.explanation, written.files)
+    if found[0].grid is not None:
+        terminal.print(f"together  {found[0].grid}", style="bold" if alone else "")
     if terminal.verbose and not alone:
         terminal.table(classes)
     for written in found:
@@ -92,7 +104,8 @@ def _one(terminal: Terminal, result: Explanation, files: Sequence[Path], share: 
     terminal.print(
         f"explained {named(result.target)}, {share} {result.target.probability:.4f}, by {result.relevance.method}"
     )
-    for word, path in zip(("picture", "map", "facts"), files, strict=True):
+    for path in files:
+        word = WORDS[path.suffix]
         terminal.print(f"{word:<9} {path}", style="bold" if word == "picture" else "")
     for note in result.relevance.notes:
         terminal.detail(f"note: {note}")
