@@ -156,8 +156,8 @@ class _Scores:
         query, key = entry_of(self.tokens[at], self.block)
         if self.rows is not None:
             query = (int(np.searchsorted(self.rows, query[0])),)
-        layout = self.block.attention_layout
-        return locality(*(arrange(scores, layout, self.batch)[0] for scores in (before, after)), query, key)
+        base, moved = (arrange(scores, self.block.attention_layout, self.batch)[0] for scores in (before, after))
+        return locality(base, moved, query, key)
 
 
 def entry_of(token: int, block: Block) -> tuple[tuple[int, ...], tuple[int, ...]]:

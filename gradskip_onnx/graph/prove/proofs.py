@@ -67,7 +67,8 @@ def prove_attention(
     bound = rounding(attention.dtype)
     pair = (operand, value) if match.attention_first else (value, operand)
     wide = np.result_type(np.float32, *pair)
-    mixed = PRODUCT_TWINS[product.op](*(factor.astype(wide, copy=False) for factor in pair), product.attrs)
+    left, right = (factor.astype(wide, copy=False) for factor in pair)
+    mixed = PRODUCT_TWINS[product.op](left, right, product.attrs)
     sums = attention.sum(axis=-1, dtype=np.float64)
     return [
         Proof("rows of the attention sum to 1", match.attention, difference(sums, np.ones_like(sums)), bound),
