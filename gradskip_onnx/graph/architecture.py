@@ -10,6 +10,7 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import ModelError, UnsupportedModelError
+from gradskip_onnx.graph.find.block_proofs import prove_blocks
 from gradskip_onnx.graph.find.blocks import BlockMatch, find_blocks, link, measure
 from gradskip_onnx.graph.find.head import NOTHING_TOLD, Told, find_scores, possible_logits, reads_patches
 from gradskip_onnx.graph.find.placement import prove_places
@@ -18,7 +19,7 @@ from gradskip_onnx.graph.find.windowing import find_windows
 from gradskip_onnx.graph.prove.dry_run import make_dry_run, observe
 from gradskip_onnx.graph.prove.partial_model import partial_model
 from gradskip_onnx.graph.prove.probes import DYNAMIC
-from gradskip_onnx.graph.prove.proofs import prove_attention, prove_stream, require
+from gradskip_onnx.graph.prove.proofs import require
 from gradskip_onnx.graph.read.forward import fold, forward_graph, share_copies
 from gradskip_onnx.graph.read.image_input import ImageInput, find_image_input
 from gradskip_onnx.graph.read.upgrade import prove_upgrade
@@ -60,7 +61,7 @@ def read(
     found, unmatched = find_blocks(lookup)
     if not found:
         raise UnsupportedModelError("no-attention", _nothing_found(graph, unmatched), unmatched)
-    dry_run = make_dry_run(partial_model(graph, source.folder), image, _claimed(graph, lookup, found))
+    dry_run = make_dry_run(partial_model(graph, source.folder), image, _kept(graph, lookup, found))
     observed = observe(dry_run, lookup.activations)
     facts = observed.facts
     scores = find_scores(graph, lookup, facts, after=found[-1].skip.out, told=told)
@@ -73,9 +74,7 @@ def read(
     queries = {block.index: entry.match.query for block, entry in zip(blocks, found, strict=True)}
     blocks, windowed = find_windows(model, blocks, queries, values)
     proofs += prove_upgrade(source, image, dry_run.size)
-    for entry in found:
-        proofs += prove_attention(entry.match, lookup, values)
-        proofs += prove_stream([entry.skip, *entry.chain], values)
+    proofs += prove_blocks(model, found, lookup, values, dry_run)
     blocks, placed = prove_places(model, blocks, [f.match.scores for f in found], values, dry_run)
     architecture = Architecture(
         task=scores.task,
@@ -122,15 +121,11 @@ def _nothing_found(graph: gs.Graph, unmatched: Sequence[Mismatch]) -> str:
     return f"no attention in a residual stream: at node {first.node!r} {first.reason} ({first.code}); {advice}"
 
 
-def _claimed(graph: gs.Graph, lookup: Index, found: Sequence[BlockMatch]) -> list[str]:
-    """Tensors whose values the proofs read, and the dynamic scales that the probes hold fixed."""
+def _kept(graph: gs.Graph, lookup: Index, found: Sequence[BlockMatch]) -> list[str]:
+    """Tensors whose values are kept while a file is read: scores, ends of blocks, and scales found at run time."""
     names = [name for name in possible_logits(graph, lookup).values() if name in lookup.producer]
     names += [tensor.name for node in graph.nodes if node.op == DYNAMIC for tensor in node.outputs[1:]]
-    for entry in found:
-        match = entry.match
-        names += [match.attention, match.scores, match.query, match.operand, match.value, match.context]
-        names += [name for add in (entry.skip, *entry.chain) for name in (add.skip, add.operand, add.branch, add.out)]
-    return names
+    return names + [name for entry in found for name in (entry.skip.skip, (entry.skip, *entry.chain)[-1].out)]
 
 
 def _require_finite(logits: Array, graph: gs.Graph) -> None:

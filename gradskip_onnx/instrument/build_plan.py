@@ -30,6 +30,8 @@ from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import AUTOMATIC, Block, Instrumented, Needs, Source, TensorFact
 
+from .recompute import recompute_large
+
 TARGET, REGION = "target", "region"
 DEFAULTS_IR = 4  # the first ONNX file version in which an input may have a default value
 VALUES = ("attention", "tokens_in", "tokens_out", "branch", "normed")
@@ -68,11 +70,13 @@ def build_plan(
     if at or heads or needs.attention_relevance or needs.unsigned_input_gradients:
         relevance = Rules(needs.attention_relevance).table() if needs.attention_relevance else {}
         simplified = replace(reading, facts=facts)
+        forward = list(graph.nodes)
         added = _differentiate(
             graph, simplified, source.opset, at, heads, score, table, relevance, rows, needs.unsigned_input_gradients
         )
         shown = (added.gradients, added.readouts, added.relevances, added.unsigned)
         outputs += [added.chosen, *(name for part in shown for name in part.values())]
+        recompute_large(graph, forward, outputs, facts, source.opset["ai.onnx"])
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
     for tensor in graph.outputs:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from gradskip_onnx.errors import UnsupportedModelError
-from gradskip_onnx.graph.layouts import arrange, batch_of, restore
+from gradskip_onnx.graph.layouts import arrange, batch_of, restore, token_count
+from gradskip_onnx.graph.prove.block_values import in_groups, sample_rows, with_rows
 from gradskip_onnx.graph.prove.dry_run import DryRun
 from gradskip_onnx.graph.prove.partial_model import PartialModel
 from gradskip_onnx.graph.prove.probes import CUT, Cell, CutModel, find_token_grid, locality, open_cut_model, perturb
 from gradskip_onnx.types import Array, Block, ImageLayout, Proof, Size
 
+MOVED = (0.0, 0.4, 1.0)  # the first token, one in the middle, the last
 LEAK = 1e-3  # changes elsewhere, as a share of the expected change of scores, that rounding explains
 
 
@@ -40,7 +43,7 @@ def prove_places(
         size = place.grid
         placed[start.stage] = replace(start, grid=place.grid, special=place.special)
     located = [replace(b, grid=placed[b.stage].grid, special=placed[b.stage].special) for b in blocks]
-    return located, proofs + _prove_locality(model, located, scores, values)
+    return located, proofs + _prove_locality(model, located, scores, values, dry_run)
 
 
 Mover = Callable[[Cell | None], tuple[str, Array]]  # cell to change (None: all) -> input to feed, its changed value
@@ -102,30 +105,59 @@ def _responder(cut_model: CutModel, start: Block, move: Mover, batch: int) -> Ca
 
 
 def _prove_locality(
-    model: PartialModel, blocks: Sequence[Block], scores: Sequence[str], values: Mapping[str, Array]
+    model: PartialModel, blocks: Sequence[Block], scores: Sequence[str], values: Mapping[str, Array], dry_run: DryRun
 ) -> list[Proof]:
     """Prove for every block that a token changes only its own query's row and its own key's column of the scores."""
-    cut_model = open_cut_model(model, [block.tokens_in for block in blocks], scores, values)
+    cuts = [block.tokens_in for block in blocks]
     rng = np.random.default_rng(2)
-    unchanged = cut_model.run(scores, {})
-    worst = dict.fromkeys(scores, 0.0)
-    for share in (0.0, 0.4, 1.0):  # the first token, one in the middle, the last
-        moved_tokens = {}
-        changed = {}
-        for block in blocks:
-            value = values[block.tokens_in]
-            tokens = arrange(value, block.tokens_layout, batch_of(value, block.tokens_layout)).copy()
-            token = round(share * (tokens.shape[1] - 1))
-            tokens[:, token] = perturb(tokens, rng)[:, token]
-            moved_tokens[block.index] = token
-            changed[CUT + block.tokens_in] = restore(tokens, block.tokens_layout, value.shape)
-        outputs = cut_model.run(scores, changed)
-        for block, name in zip(blocks, scores, strict=True):
-            batch = batch_of(values[block.tokens_in], block.tokens_layout)
-            before, after = (arrange(run[name], block.attention_layout, batch)[0] for run in (unchanged, outputs))
-            token = moved_tokens[block.index]
-            worst[name] = max(worst[name], locality(before, after, *entry_of(token, block)))
-    return [Proof("a token moves its own query and key alone", name, leak, LEAK) for name, leak in worst.items()]
+    proofs: list[Proof] = []
+    for group in in_groups(len(blocks), lambda n: prod(dry_run.shapes[scores[n]]) * np.float32().itemsize):
+        here = [_Scores.of(blocks[n], scores[n], values, dry_run.shapes) for n in group]
+        chosen, names = with_rows(model, {entry.name: entry.rows for entry in here})
+        cut_model = open_cut_model(chosen, cuts, list(names.values()), values)
+        unchanged = cut_model.run(list(names.values()), {})
+        worst = dict.fromkeys(names, 0.0)
+        for at in range(len(MOVED)):
+            outputs = cut_model.run(list(names.values()), dict(entry.moved(at, values, rng) for entry in here))
+            for entry in here:
+                before, after = (run[names[entry.name]] for run in (unchanged, outputs))
+                worst[entry.name] = max(worst[entry.name], entry.leak(at, before, after))
+        proofs += [Proof("a token moves its own query and key alone", name, leak, LEAK) for name, leak in worst.items()]
+    return proofs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scores:
+    """The scores of a block, the tokens that are moved in turn, and the rows that are looked at (None: all)."""
+
+    name: str
+    block: Block
+    batch: int
+    tokens: tuple[int, ...]
+    rows: Array | None
+
+    @classmethod
+    def of(cls, block: Block, name: str, values: Mapping[str, Array], shapes: Mapping[str, Sequence[int]]) -> _Scores:
+        value = values[block.tokens_in]
+        last = token_count(value.shape, block.tokens_layout) - 1
+        tokens = tuple(round(share * last) for share in MOVED)
+        rows = None if block.windows else sample_rows(shapes[name], tokens)
+        return cls(name, block, batch_of(value, block.tokens_layout), tokens, rows)
+
+    def moved(self, at: int, values: Mapping[str, Array], rng: np.random.Generator) -> tuple[str, Array]:
+        """The input to feed, and its value with one token changed."""
+        block, value = self.block, values[self.block.tokens_in]
+        tokens = arrange(value, block.tokens_layout, self.batch).copy()
+        tokens[:, self.tokens[at]] = perturb(tokens, rng)[:, self.tokens[at]]
+        return CUT + block.tokens_in, restore(tokens, block.tokens_layout, value.shape)
+
+    def leak(self, at: int, before: Array, after: Array) -> float:
+        """What moves elsewhere against what moves in the row and the column of the token that was changed."""
+        query, key = entry_of(self.tokens[at], self.block)
+        if self.rows is not None:
+            query = (int(np.searchsorted(self.rows, query[0])),)
+        base, moved = (arrange(scores, self.block.attention_layout, self.batch)[0] for scores in (before, after))
+        return locality(base, moved, query, key)
 
 
 def entry_of(token: int, block: Block) -> tuple[tuple[int, ...], tuple[int, ...]]:

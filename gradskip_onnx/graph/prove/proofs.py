@@ -54,20 +54,33 @@ def difference(measured: Array, expected: Array) -> float:
     return gap if np.isfinite(gap) else float("inf")
 
 
-def prove_attention(match: Attention, lookup: Index, values: Mapping[str, Array]) -> list[Proof]:
-    """Prove that rows of the attention sum to 1 and that the context is attention times values."""
+def prove_attention(
+    match: Attention, lookup: Index, values: Mapping[str, Array], rows: Array | None = None
+) -> list[Proof]:
+    """Prove that rows of the attention sum to 1 and that the context is attention times values.
+
+    If `rows` are given, `values` holds these rows of the attention alone (see `rows_suffice`).
+    """
     attention, operand, value = values[match.attention], values[match.operand], values[match.value]
+    context = values[match.context] if rows is None else values[match.context].take(rows, axis=-2)
     product: Any = lookup.node(match.context)
     bound = rounding(attention.dtype)
     pair = (operand, value) if match.attention_first else (value, operand)
     wide = np.result_type(np.float32, *pair)
-    mixed = PRODUCT_TWINS[product.op](pair[0].astype(wide), pair[1].astype(wide), product.attrs)
-    rows = attention.astype(np.float64).sum(axis=-1)
+    left, right = (factor.astype(wide, copy=False) for factor in pair)
+    mixed = PRODUCT_TWINS[product.op](left, right, product.attrs)
+    sums = attention.sum(axis=-1, dtype=np.float64)
     return [
-        Proof("rows of the attention sum to 1", match.attention, difference(rows, np.ones_like(rows)), bound),
+        Proof("rows of the attention sum to 1", match.attention, difference(sums, np.ones_like(sums)), bound),
         *_prove_unchanged(match, lookup, values),
-        Proof("attention times values is the context", match.context, difference(values[match.context], mixed), bound),
+        Proof("attention times values is the context", match.context, difference(context, mixed), bound),
     ]
+
+
+def rows_suffice(match: Attention, lookup: Index) -> bool:
+    """Whether some rows of the attention can be looked at alone: it enters its product as it is, and first."""
+    product: Any = lookup.node(match.context)
+    return match.operand == match.attention and match.attention_first and product.op == "MatMul"
 
 
 def _prove_unchanged(match: Attention, lookup: Index, values: Mapping[str, Array]) -> list[Proof]:
