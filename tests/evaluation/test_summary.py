@@ -101,7 +101,8 @@ def test_comparisons_are_corrected_together(tmp_path):
         for at in range(6):
             ledger.append(line(f"{at:02}.png", name, insertion[at], deletion[at], f"{name}{at}"))
     keys = {f"{name}{at}" for name in names for at in range(6)}
-    summary = summarise(evaluation, gather(Ledger.open(tmp_path / NAME), keys), tmp_path, "rollout", resamples=50)
+    everything = gather(Ledger.open(tmp_path / NAME), keys)
+    summary = summarise(evaluation, everything, tmp_path, "rollout", resamples=50)
     cells = summary.cells
 
     assert summary.comparisons == 4
@@ -117,7 +118,7 @@ def test_comparisons_are_corrected_together(tmp_path):
     assert document["comparisons"] == {"count": 4, "correction": "Holm", "level": 0.05}
     assert document["methods"][1]["results"]["insertion"]["corrected"] == pytest.approx(4 * p)
     assert float(list(csv.DictReader(io.StringIO(as_csv(summary).decode())))[2]["p_corrected"]) == 0.125
-    page = render(Run.open(evaluation, tmp_path), summary, cost, title="Four").decode()
+    page = render(Run.open(evaluation, tmp_path), summary, cost, everything, title="Four").decode()
     assert page.count("<small>not told apart</small>") == 4
     assert "p = 0.031, corrected p = 0.125" in page
     assert "all 4 comparisons" in page
