@@ -8,7 +8,7 @@ from typing import Any
 
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.datasets import Dataset, Entry
-from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.images.preprocess import EARLIER_NAMES, Preprocess
 from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import Choice, ImageMetric, Metric
 from gradskip_onnx.version import __version__
@@ -82,8 +82,14 @@ class Evaluation:
 
 
 def preparation(preprocess: Preprocess) -> dict[str, Any]:
-    """The preprocessing settings without `source`, which does not change results."""
-    return {name: value for name, value in preprocess.as_dict().items() if name != "source"}
+    """The preprocessing settings without `source`, which does not change results.
+
+    Values go by the names they were first stored under, so that earlier folders and what was measured in them stay
+    valid.
+    """
+    stored_as = {name: earlier for earlier, name in EARLIER_NAMES.items()}
+    settings = {name: value for name, value in preprocess.as_dict().items() if name != "source"}
+    return settings | {"resize": stored_as.get(settings["resize"], settings["resize"])}
 
 
 def spread(entries: Sequence[Entry], count: int) -> tuple[Entry, ...]:

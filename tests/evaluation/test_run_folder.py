@@ -16,6 +16,8 @@ from gradskip_onnx import api
 from gradskip_onnx.datasets import Selection, load
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.evaluation import choose_method, choose_metric, evaluate, set_up, write
+from gradskip_onnx.evaluation.evaluation import preparation
+from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.output.locks import NAME, locked, try_lock
 from tests.support import models
 from tests.support.command_line import fails
@@ -138,3 +140,10 @@ def test_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     handle = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     assert try_lock(handle)
     os.close(handle)
+
+
+def test_settings_are_stored_by_their_first_names():
+    """A folder that an earlier version wrote with the earlier name of a way to resize stays valid."""
+    now, earlier = (Preprocess.from_dict({"resize": name}) for name in ("shorter", "short-side"))
+    assert preparation(now) == preparation(earlier)
+    assert preparation(now)["resize"] == "short-side"
