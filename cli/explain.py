@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from .options import device_options, json_option, preprocess_options, read_folder, verbosity_options
+from .picture_options import picture_options, read_style
 
 SOME_FAILED = 6
 
@@ -17,6 +18,7 @@ Examples:
   gradskip-onnx explain model.onnx photo.jpg
   gradskip-onnx explain model.onnx photo.jpg --target "tabby" --labels names.txt
   gradskip-onnx explain model.onnx photo.jpg --target top5 --json
+  gradskip-onnx explain model.onnx photo.jpg --overlay-only --figure-size 1200 --outline 0.8
   gradskip-onnx explain model.onnx 'photos/*.jpg' -o maps --preset half --batch-size 8
   gradskip-onnx explain model.onnx ./ -o maps            every image of the working folder
   gradskip-onnx explain segformer.onnx street.png --target road --region 320,400
@@ -50,6 +52,7 @@ Examples:
     help="Any option of the method; `gradskip-onnx methods NAME` lists them.",
 )
 @click.option("--batch-size", type=click.IntRange(1, 1024), default=1, show_default=True, help="Images in one pass.")
+@picture_options
 @preprocess_options
 @device_options
 @json_option
@@ -62,6 +65,7 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     from gradskip_onnx.model_file.opening import open_if_possible
 
     file = open_if_possible(model or demo_model())  # hashes in the background during the imports below
+    from gradskip_onnx.explanation.files import FileSettings
     from gradskip_onnx.output.folder import Folder
     from gradskip_onnx.pipeline.explain_jobs import check, explain_jobs, write_jobs
     from gradskip_onnx.tasks import task_of
@@ -72,7 +76,7 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     from .report import report, report_model, report_options
 
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
-    request = read_request(flags)
+    request, settings = read_request(flags), FileSettings(style=read_style(flags))
     jobs = read_jobs(images)
     if len(jobs) > len(images) > 0:
         terminal.print(f"images    {len(jobs)}")  # of folders and patterns: how many were meant
@@ -87,7 +91,7 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     failures = 0
     with terminal.progress(len(jobs), request.passes) as bar:
         explained = explain_jobs(explainer, jobs, request, bar.further)
-        for outcome in write_jobs(explained, explainer, request, folder):
+        for outcome in write_jobs(explained, request, folder, settings):
             if len(jobs) == 1:
                 outcome.result()  # raises the error of the only image
             failures += outcome.error is not None

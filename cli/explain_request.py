@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gradskip_onnx import api
 from gradskip_onnx.api import Explainer
-from gradskip_onnx.errors import InputError
-from gradskip_onnx.images.labels import read_labels
+from gradskip_onnx.errors import InputError, PreprocessingWarning
 from gradskip_onnx.methods import DEFAULT, Method, choose_method, find_method
 from gradskip_onnx.model_file.opening import ModelFile
 from gradskip_onnx.pipeline.question import ExplainRequest, Question
@@ -30,11 +30,10 @@ def read_request(flags: Mapping[str, Any]) -> ExplainRequest:
     options = read_method_options(row.options, (*named, *flags["pairs"]))
     top = flags["target"] == f"top{TOP}"
     return ExplainRequest(
-        Question(choose_method(row.name, **options), flags["score"], read_region(flags["region"])),
+        Question(choose_method(row.name, **options), flags["score"], read_region(flags["region"]), flags["region"]),
         target=None if top else read_target(flags["target"]),
         likeliest=TOP if top else 0,
         batch_size=flags["batch_size"],
-        region_text=flags["region"],
     )
 
 
@@ -51,13 +50,19 @@ def load_explainer(
 
     With `fitted`, options kept beside the model count; comparisons of methods run them as they are written.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PreprocessingWarning)  # `report_model` prints it with the others
+        return _load(source, flags, images, fitted)
+
+
+def _load(source: Path | ModelFile, flags: Mapping[str, Any], images: int | None, fitted: bool) -> Explainer:
     return api.load(
         source,
         flags["device"],
         require_device=flags["require_device"],
         threads=flags["threads"],
         preprocess=preprocess_flags(flags) or None,
-        labels=None if flags["labels"] is None else read_labels(flags["labels"]),
+        labels=flags["labels"],
         size=flags["size"],
         task=flags["task"],
         low_memory=images is not None and images <= FEW,

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gradskip_onnx.errors import GradskipError
+from gradskip_onnx.explanation.document import FORMAT
+from gradskip_onnx.explanation.files import Written
 from gradskip_onnx.images.classes import Candidate
-from gradskip_onnx.output.documents import FORMAT
-from gradskip_onnx.output.explanation_files import Written
 from gradskip_onnx.output.wording import named
 from gradskip_onnx.pipeline.batch import Outcome
 from gradskip_onnx.pipeline.explain_jobs import Job
@@ -73,6 +73,8 @@ def report(terminal: Terminal, outcome: Outcome[Job, tuple[Written, ...]], share
             _one(terminal, written.explanation, written.files, share)
         else:
             _line(terminal, outcome.job.path, written.explanation, written.files)
+    if found[0].grid is not None:
+        terminal.print(f"together  {found[0].grid}", style="bold" if alone else "")
     if terminal.verbose and not alone:
         terminal.table(classes)
     for written in found:

@@ -1,4 +1,4 @@
-"""Every error a user can cause, each with the exit code the command line gives it; imports nothing."""
+"""Every error a user can cause, each with the exit code the command line gives it, and the one warning of Python."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from .types import Mismatch
 
 
+class PreprocessingWarning(UserWarning):
+    """What was assumed about the preprocessing of images; a wrong assumption gives plausible, wrong maps."""
+
+
 class GradskipError(Exception):
     """A failure that is explained in one line: what, where, got what, try what."""
 
@@ -17,6 +21,16 @@ class GradskipError(Exception):
 
 class InputError(GradskipError):
     """An image, option, label or output path that cannot be used."""
+
+
+def unknown_name(what: str, name: object, known: Iterable[str]) -> InputError:
+    """The error for a name that is not among the known ones; it proposes the nearest."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    near = get_close_matches(str(name), names, 1, 0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return InputError(f"unknown {what} {name!r:.80}; {hint}known: {', '.join(names)}")
 
 
 class ModelError(GradskipError):

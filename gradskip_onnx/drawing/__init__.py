@@ -1,1 +1,1 @@
-"""Draws maps: colours, overlays and figures."""
+"""Draws maps: palettes, the view of a map for the eye, the outline, panels, figures and grids."""

@@ -1,9 +1,12 @@
-"""A sequential and a diverging colour map: paths through OKLab whose lightness is monotonic, also for the colour-blind.
+"""Palettes: paths through OKLab whose lightness rises evenly, so that brighter is more for every eye.
 
-Own code: two matrices instead of 512 copied rows, and no published pair has both maps in one family.
+Own code: two matrices instead of 256 copied rows a palette, and no published set has both signs in one family.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -11,12 +14,26 @@ from gradskip_onnx.types import Array
 
 STEPS = 256
 
-# (position, lightness, chroma, hue in degrees): lightness rises evenly from violet through red to pale yellow.
-HEAT = ((0.0, 0.22, 0.08, 290.0), (0.35, 0.46, 0.19, 345.0), (0.7, 0.72, 0.18, 405.0), (1.0, 0.96, 0.09, 465.0))
+Anchors = tuple[tuple[float, float, float, float], ...]  # (position, lightness, chroma, hue in degrees)
 
-# Blue and orange differ for every kind of colour blindness; both arms have the same lightness at equal distance from 0.
-COLD_ARM = ((0.0, 0.94, 0.005, 250.0), (0.5, 0.70, 0.12, 250.0), (1.0, 0.42, 0.13, 260.0))
-WARM_ARM = ((0.0, 0.94, 0.005, 60.0), (0.5, 0.70, 0.15, 55.0), (1.0, 0.42, 0.13, 40.0))
+# Positive relevance, from the weakest to the strongest.
+POSITIVE: Mapping[str, Anchors] = MappingProxyType(
+    {
+        # violet, red, orange, pale yellow
+        "heat": ((0.0, 0.25, 0.1, 295.0), (0.35, 0.48, 0.19, 345.0), (0.7, 0.73, 0.18, 405.0), (1.0, 0.97, 0.1, 467.0)),
+        # dark red, orange, pale yellow: fewer hues
+        "fire": ((0.0, 0.25, 0.09, 20.0), (0.4, 0.5, 0.19, 32.0), (0.75, 0.76, 0.17, 65.0), (1.0, 0.97, 0.09, 107.0)),
+        # violet, blue, green, yellow: away from the colours of animals and earth
+        "forest": ((0, 0.25, 0.09, 300.0), (0.4, 0.5, 0.09, 215.0), (0.75, 0.75, 0.16, 145.0), (1, 0.96, 0.15, 110.0)),
+        # for print without colours
+        "white": ((0.0, 0.25, 0.0, 0.0), (1.0, 1.0, 0.0, 0.0)),
+    }
+)  # fmt: skip
+
+# Two signs: warm speaks for the class, cold against it. Both arms are equally light at equal distance from zero; blue
+# and orange differ for every kind of colour blindness.
+WARM = ((0.0, 0.25, 0.07, 45.0), (0.4, 0.50, 0.16, 45.0), (0.75, 0.76, 0.17, 70.0), (1.0, 0.95, 0.12, 100.0))
+COLD = ((0.0, 0.25, 0.07, 262.0), (0.4, 0.50, 0.16, 260.0), (0.75, 0.76, 0.12, 240.0), (1.0, 0.95, 0.06, 215.0))
 
 
 def _srgb(lightness: Array, chroma: Array, hue: Array) -> Array:
@@ -41,18 +58,18 @@ def _srgb(lightness: Array, chroma: Array, hue: Array) -> Array:
     return np.asarray(np.rint(encoded * 255), np.uint8)
 
 
-def path(anchors: tuple[tuple[float, float, float, float], ...], steps: int) -> Array:
+def path(anchors: Anchors, steps: int = STEPS) -> Array:
     """A table (steps, 3) of bytes along straight lines between the anchors."""
     at = np.linspace(0.0, 1.0, steps)
     positions, *columns = (np.array(column) for column in zip(*anchors, strict=True))
     return _srgb(*(np.interp(at, positions, column) for column in columns))
 
 
-SEQUENTIAL = path(HEAT, STEPS)
-DIVERGING = np.concatenate([path(COLD_ARM, STEPS // 2)[::-1], path(WARM_ARM, STEPS // 2)])
+PALETTES: Mapping[str, Array] = MappingProxyType({name: path(anchors) for name, anchors in POSITIVE.items()})
+FOR, AGAINST = path(WARM), path(COLD)
 
 
-def paint(values: Array, table: Array) -> Array:
-    """The colours (..., 3) of values in 0..1; for a diverging table 0.5 is zero."""
-    painted: Array = table[np.clip(np.rint(values * (STEPS - 1)), 0, STEPS - 1).astype(np.intp)]
+def paint(strengths: Array, table: Array) -> Array:
+    """The colours (..., 3) of strengths in 0..1."""
+    painted: Array = table[np.clip(np.rint(strengths * (STEPS - 1)), 0, STEPS - 1).astype(np.intp)]
     return painted

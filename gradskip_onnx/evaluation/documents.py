@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from gradskip_onnx.explanation.document import versions
 from gradskip_onnx.metrics.statistics import Interval
-from gradskip_onnx.output.documents import versions
 
 from .cost import Price
 from .evaluation import Evaluation, preparation

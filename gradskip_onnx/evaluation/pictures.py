@@ -9,8 +9,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from gradskip_onnx.drawing.figure import overlay, resample
+from gradskip_onnx.drawing.heat_map import HeatMap
+from gradskip_onnx.drawing.pictures import draw_overlay
+from gradskip_onnx.drawing.style import PictureStyle
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images.preprocess import Preprocess, denormalise
 from gradskip_onnx.output.atomic import write_whole
 from gradskip_onnx.pipeline.ledger import key_of
@@ -47,10 +50,9 @@ def thumbnail(image: Array, preprocess: Preprocess) -> Image.Image:
     return picture.resize((round(picture.width * factor), round(picture.height * factor)), Image.Resampling.LANCZOS)
 
 
-def map_thumbnail(image: Array, values: Array, preprocess: Preprocess) -> Image.Image:
-    """The thumbnail with a map (H, W) over it."""
-    picture = thumbnail(image, preprocess)
-    return overlay(picture, resample(values, picture.size))
+def map_thumbnail(image: Array, found: Explanation, preprocess: Preprocess) -> Image.Image:
+    """The thumbnail of the model input with its map over it."""
+    return draw_overlay(denormalise(image, preprocess), HeatMap(found.map, found.patch), PictureStyle(size=SIDE))
 
 
 def data_uri(path: Path) -> str:

@@ -180,7 +180,7 @@ class Run:
         (case, found), preprocess = explained[0], self.evaluation.explainer.preprocess
         self.pictures.save(paths[0], thumbnail(case.sample.image, preprocess))
         if not isinstance(found, GradskipError):
-            self.pictures.save(paths[1], map_thumbnail(case.sample.image, found.map, preprocess))
+            self.pictures.save(paths[1], map_thumbnail(case.sample.image, found, preprocess))
 
     def _measure_together(self, method: MethodChoice, measurement: Measurement[GroupMetric]) -> None:
         """Measure a group of images together, unless all their results are in the ledger."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +30,10 @@ def find_class(target: int | str | None, labels: Sequence[str], classes: int) ->
         return None
     if isinstance(target, str) and not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", target):
         return _class_named(target, labels, classes)
-    index = int(target)
+    try:
+        index = operator.index(target) if not isinstance(target, str) else int(target)
+    except TypeError:
+        raise InputError(f"class {target!r:.80}: give an index from 0 to {classes - 1}, a name or None") from None
     if not 0 <= index < classes:
         raise InputError(f"class {index} does not exist: the model has classes 0 to {classes - 1}")
     return index
@@ -44,7 +48,7 @@ def _class_named(name: str, labels: Sequence[str], classes: int) -> int:
     if len(matches) == 1:
         return matches[0]
     if not labels:
-        raise InputError(f"class {name!r} is given by name, but the model's labels are not known; give --labels")
+        raise InputError(f"class {name!r} is a name, but the model's labels are not known; give labels= (--labels)")
     if not matches:
         raise InputError(f"no class is called {name!r}; give an index from 0 to {classes - 1}")
     several = ", ".join(f"{i} ({labels[i]})" for i in matches[:5])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.limits import CLASSES, TEXT_BYTES
@@ -43,6 +45,11 @@ def read_labels(path: Path | str) -> tuple[str, ...]:
     if not any(labels):
         raise InputError(f"{path}: no class names in it")
     return labels
+
+
+def as_labels(labels: str | os.PathLike[str] | Mapping[Any, str] | Sequence[str]) -> tuple[str, ...]:
+    """Names by class index from what callers have: a list, a mapping of index to name, or the path of a file."""
+    return read_labels(os.fspath(labels)) if isinstance(labels, str | os.PathLike) else from_json(labels, "labels")
 
 
 def from_json(document: object, where: str) -> tuple[str, ...]:

@@ -115,12 +115,12 @@ def from_hugging_face(config: Mapping[str, Any]) -> Preprocess:
         size = window
     elif isinstance(config.get("crop_pct"), (int, float)):
         stretch = min(size) >= CONVNEXT_STRETCH_FROM
-        crop, resize = (1.0, "stretch") if stretch else (_number(config["crop_pct"], "crop_pct"), "short-side")
+        crop, resize = (1.0, "stretch") if stretch else (_number(config["crop_pct"], "crop_pct"), "shorter")
     return Preprocess(
         size=size,
         crop=crop,
         interpolation=_interpolation(config.get("resample", 2)),
-        resize="stretch" if resize == "stretch" else "short-side",
+        resize="stretch" if resize == "stretch" else "shorter",
         channels="bgr" if config.get("do_flip_channel_order") else "rgb",
         **_normalisation(config),
     )
@@ -140,15 +140,15 @@ def _normalisation(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resize(config: Mapping[str, Any]) -> tuple[Size, str]:
-    """The size before cropping, and the way of resizing: short-side or stretch."""
+    """The size before cropping, and the way of resizing: shorter or stretch."""
     size = config.get("size", 224)
     if isinstance(size, Mapping) and "shortest_edge" in size:
-        return _pair(size["shortest_edge"]), "short-side"
+        return _pair(size["shortest_edge"]), "shorter"
     if isinstance(size, Mapping):
         return _pair(size), "stretch"
     kind = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "").lower()
     short = any(kind.startswith(name.replace("_", "")) for name in SHORT_SIDE_TYPES)
-    return _pair(size), "short-side" if short else "stretch"
+    return _pair(size), "shorter" if short else "stretch"
 
 
 def _pair(value: object) -> Size:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
 
-from gradskip_onnx.errors import InputError
+from gradskip_onnx.errors import InputError, unknown_name
 from gradskip_onnx.limits import INPUT_SIDE, PIXELS, STORED_SIDE
 from gradskip_onnx.types import Array, Size
 
@@ -36,21 +36,33 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+# Ways of resizing an image to the input; earlier files have a longer name for the first.
+RESIZES = ("shorter", "stretch", "pad")
+EARLIER_NAMES = {"short-side": "shorter"}
+
+
 @dataclass(frozen=True, slots=True)
 class Preprocess:
-    """Resize so that `crop` of a side remains after the centre crop to `size`; then (value/255 - mean) / std."""
+    """Resize so that `crop` of a side remains after the centre crop to `size`; then (value/255 - mean) / std.
 
-    size: Size = (224, 224)
-    crop: float = 0.875
-    mean: Triple = PRESETS["imagenet"]["mean"]
-    std: Triple = PRESETS["imagenet"]["std"]
-    interpolation: str = "bicubic"
-    resize: Literal["short-side", "stretch"] = "short-side"
-    channels: Literal["rgb", "bgr"] = "rgb"
-    source: str = "assumed"
+    Lists are taken for tuples, and one number for all sides or channels. A wrong value raises InputError.
+    """
+
+    size: Size = (224, 224)  # height and width of the model's input, in pixels
+    crop: float = 0.875  # share of the resized image that the centre crop keeps, above 0 and at most 1
+    mean: Triple = PRESETS["imagenet"]["mean"]  # of the channels in the order of `channels`, on values 0 to 1
+    std: Triple = PRESETS["imagenet"]["std"]  # as the mean
+    interpolation: str = "bicubic"  # of Pillow: nearest, lanczos, bilinear, bicubic, box or hamming
+    resize: Literal["shorter", "stretch", "pad"] = "shorter"  # the shorter side fits, both do, or the longer one does
+    channels: Literal["rgb", "bgr"] = "rgb"  # the order in which the model takes them
+    source: str = "assumed"  # where these settings come from
 
     def __post_init__(self) -> None:
-        """Check every value: it may come from a file of unknown origin."""
+        """Bring values to one form and check them all: they may come from a file of unknown origin."""
+        for name, count in (("size", 2), ("mean", 3), ("std", 3)):
+            object.__setattr__(self, name, _as_tuple(getattr(self, name), count))
+        if isinstance(self.resize, str):
+            object.__setattr__(self, "resize", EARLIER_NAMES.get(self.resize, self.resize))
         checks: tuple[tuple[str, object, bool], ...] = (
             (
                 "size",
@@ -61,7 +73,7 @@ class Preprocess:
             ("mean", self.mean, _numbers(self.mean, 3, -1e6, 1e6)),
             ("std", self.std, _numbers(self.std, 3, 1e-9, 1e6)),
             ("interpolation", self.interpolation, self.interpolation in tuple(INTERPOLATIONS)),
-            ("resize", self.resize, self.resize in ("short-side", "stretch")),
+            ("resize", self.resize, self.resize in RESIZES),
             ("channels", self.channels, self.channels in ("rgb", "bgr")),
             ("source", self.source, isinstance(self.source, str)),
         )
@@ -77,13 +89,10 @@ class Preprocess:
         """The inverse of `as_dict`; missing fields keep their defaults, unknown ones are refused."""
         if not isinstance(document, Mapping):
             raise InputError(f"preprocessing: expected an object of fields, got {type(document).__name__}")
-        unknown = sorted(map(str, set(document) - {field.name for field in fields(cls)}))
+        unknown = sorted(map(str, set(document) - set(FIELDS)))
         if unknown:
             raise InputError(f"preprocessing: unknown field {unknown[0]!r:.80}; written by a newer version?")
-        values: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in document.items()
-        }
-        found = cls(**values)
+        found = cls(**document)
         if max(found.size) > STORED_SIDE.amount:
             raise InputError(
                 f"preprocessing: size = {_by(found.size)}, a file may ask for {STORED_SIDE.amount} pixels a side"
@@ -94,21 +103,35 @@ class Preprocess:
         """These settings with some fields replaced; `source` says where those came from."""
         if not values:
             return self
-        rest = [field.name for field in fields(self) if field.name not in values and field.name != "source"]
+        settable = [name for name in FIELDS if name != "source"]
+        for name in values:
+            if name not in settable:
+                raise unknown_name("preprocessing setting", name, settable)
+        rest = set(settable) - set(values)
         text = f"{', '.join(values)}: {source}" + (f"; other: {self.source}" if rest else "")
         return replace(self, **values, source=text)
 
 
+FIELDS = tuple(entry.name for entry in fields(Preprocess))
 _EXPECTED = {
     "size": f"two whole numbers, height and width, 1 to {INPUT_SIDE.default}",
     "crop": "a fraction above 0 and at most 1",
     "mean": "three finite numbers",
     "std": "three positive numbers",
     "interpolation": f"one of {', '.join(INTERPOLATIONS)}",
-    "resize": "short-side or stretch",
+    "resize": "shorter, stretch or pad",
     "channels": "rgb or bgr",
     "source": "a text",
 }
+
+
+def _as_tuple(value: Any, count: int) -> Any:
+    """A list or array as a tuple, a single number as `count` of it; anything else as it is."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (value,) * count
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _numbers(values: object, count: int, low: float, high: float) -> bool:
@@ -137,13 +160,19 @@ def resized(image_size: Size, preprocess: Preprocess) -> Size:
     if preprocess.resize == "stretch":
         return target[0], target[1]
     (height, width), (rows, columns) = image_size, target
+    if preprocess.resize == "pad":
+        factor = min(rows / height, columns / width)
+        return max(1, round(height * factor)), max(1, round(width * factor))
     if rows * width >= columns * height:  # the height is the limiting side
         return rows, max(columns, int(rows * width / height))
     return max(rows, int(columns * height / width)), columns
 
 
 def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry]:
-    """The model input (3, H, W) float32 of an upright RGB image (see `read`), and the part of the image it covers."""
+    """The model input (3, H, W) float32 of an upright RGB image (see `read`), and the part of the image it covers.
+
+    Where the image is padded, the input is 0, the mean colour, and the part it covers reaches beyond the image.
+    """
     if image.mode != "RGB":
         raise InputError(f"an image of mode {image.mode} must become upright RGB first; see images.read.upright_rgb")
     width, height = image.size
@@ -156,6 +185,10 @@ def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry
     top, left = (round((have - want) / 2.0) for have, want in zip((rows, columns), preprocess.size, strict=True))
     bottom, right = top + preprocess.size[0], left + preprocess.size[1]
     values = normalise(np.asarray(image.crop((left, top, right, bottom))), preprocess)
+    if rows < preprocess.size[0] or columns < preprocess.size[1]:
+        inside = values[:, max(-top, 0) : rows - top, max(-left, 0) : columns - left].copy()
+        values[:] = 0.0
+        values[:, max(-top, 0) : rows - top, max(-left, 0) : columns - left] = inside
     x, y = width / columns, height / rows
     return values, Geometry((height, width), (left * x, top * y, right * x, bottom * y))
 
@@ -175,6 +208,9 @@ def denormalise(values: Array, preprocess: Preprocess) -> Image.Image:
     return Image.fromarray(np.rint(np.clip(ordered, 0, 1) * 255).astype(np.uint8))
 
 
+ASSUMED = ("mean", "std", "resize", "crop", "interpolation", "channels")  # what a file without settings leaves open
+
+
 def resolve(
     *,
     flags: Mapping[str, Any],
@@ -184,15 +220,22 @@ def resolve(
 ) -> tuple[Preprocess, tuple[str, ...]]:
     """The preprocessing to use, and warnings. Priority: flags, metadata, sidecar, defaults (with a warning).
 
-    `input_size` is the only size the model takes, or None if it takes any.
+    `input_size` is the only size the model takes, or None if it takes any. An image that is stretched or padded as a
+    whole is not cropped, unless that is said too.
     """
     stored = metadata or sidecar
     base = stored or Preprocess()
+    if stored is None and flags.get("resize") in ("stretch", "pad"):
+        base = replace(base, crop=1.0)
     chosen = base.overlay(flags, "command line")
     warnings = []
-    missing = [name for name in ("mean", "std", "crop") if stored is None and name not in flags]
-    if missing:
-        warnings.append(f"preprocessing is not known: assumed {_describe(base, missing)}; see --preset, --crop")
+    if stored is None and not {"mean", "std", "crop"} <= set(flags):
+        assumed = ", ".join(f"{name} {_words(getattr(chosen, name))}" for name in ASSUMED if name not in flags)
+        warnings.append(
+            f"preprocessing is not known: assumed {assumed}; "
+            "say otherwise by preprocess={'mean': ..., ...}, on the command line by "
+            "--preset, --mean, --std, --resize, --crop, --interpolation, --channels"
+        )
     if input_size is not None and chosen.size != input_size:
         if "size" in flags:
             raise InputError(f"--size {_by(chosen.size)}: the model takes {_by(input_size)} only")
@@ -200,16 +243,12 @@ def resolve(
             warnings.append(f"the model takes {_by(input_size)}, not {_by(chosen.size)} as in {stored.source}")
         chosen = replace(chosen, size=input_size)
     elif input_size is None and stored is None and "size" not in flags:
-        warnings.append(f"the model takes any size: assumed {_by(chosen.size)}; see --size")
+        warnings.append(f"the model takes any size: assumed {_by(chosen.size)}; see --size, in Python size=")
     return chosen, tuple(warnings)
 
 
-def _describe(preprocess: Preprocess, names: Sequence[str]) -> str:
-    texts = []
-    for name in names:
-        value = getattr(preprocess, name)
-        texts.append(f"{name} {' '.join(f'{n:g}' for n in value) if isinstance(value, tuple) else f'{value:g}'}")
-    return ", ".join(texts)
+def _words(value: object) -> str:
+    return " ".join(f"{n:g}" for n in value) if isinstance(value, tuple) else str(value)
 
 
 def _by(size: Size) -> str:

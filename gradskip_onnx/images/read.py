@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -38,11 +39,12 @@ _RAISED = RLock()  # held while Pillow's bound is not its own
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """An upright RGB image, with the path and SHA-256 of its file."""
+    """An upright RGB image, with the path, SHA-256 and bytes of its file."""
 
     name: str
     image: Image.Image
-    sha256: str
+    sha256: str | None = None  # None, and no bytes, for an image that came as pixels
+    encoded: bytes | None = None
 
 
 def open_picture(path: Path | str) -> Picture:
@@ -50,28 +52,72 @@ def open_picture(path: Path | str) -> Picture:
     path = Path(path)
     if not os.path.lexists(path):
         raise InputError(f"{shortened(path)}: no such image")
-    data = read_bounded(path, IMAGE_BYTES)
-    return Picture(str(path), decode(data, str(path)), hashlib.sha256(data).hexdigest())
+    return decode_picture(read_bounded(path, IMAGE_BYTES), str(path))
+
+
+def decode_picture(data: bytes, name: str) -> Picture:
+    """The picture in the bytes of an image file."""
+    return Picture(name, decode(data, name), hashlib.sha256(data).hexdigest(), data)
+
+
+def read_stream(stream: BinaryIO, name: str) -> Picture:
+    """The picture in an open binary file, from where it stands."""
+    title = getattr(stream, "name", None)  # a number for a pipe
+    name = title if isinstance(title, str) and title else name
+    try:
+        data = stream.read(IMAGE_BYTES.amount + 1)
+    except (OSError, ValueError) as error:  # ValueError: it is closed
+        raise InputError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise InputError(f"{name}: gave {type(data).__name__} and not bytes; open it in binary mode, 'rb'")
+    if len(data) > IMAGE_BYTES.amount:
+        raise InputError(f"{name}: larger than the limit of {IMAGE_BYTES.amount} bytes")
+    return decode_picture(bytes(data), name)
 
 
 def decode(data: bytes, name: str) -> Image.Image:
     """The first frame of an encoded image as upright RGB."""
-    with warnings.catch_warnings():
-        # Pillow warns about decompression bombs, which `check_size` refuses, and about harmless bad metadata.
-        warnings.simplefilter("ignore")
-        try:
-            with pillow_bound(), _identify(data) as image:
-                check_size(image, name)
-                image.load()
-                return upright_rgb(image, name)
-        except Image.DecompressionBombError as error:
-            raise InputError(
-                f"{name}: image too large, limit {PIXELS.amount} pixels ({error}); shrink it first"
-            ) from None
-        except UnidentifiedImageError:
-            raise InputError(f"{name}: not an image that can be read (known: PNG, JPEG, WebP, TIFF, ...)") from None
-        except BROKEN as error:
-            raise InputError(f"{name}: broken image ({str(error) or type(error).__name__})") from None
+    try:
+        with _QUIET, pillow_bound(), _identify(data) as image:
+            check_size(image, name)
+            image.load()
+            return upright_rgb(image, name)
+    except Image.DecompressionBombError as error:
+        raise InputError(f"{name}: image too large, limit {PIXELS.amount} pixels ({error}); shrink it first") from None
+    except UnidentifiedImageError:
+        raise InputError(f"{name}: not an image that can be read (known: PNG, JPEG, WebP, TIFF, ...)") from None
+    except BROKEN as error:
+        raise InputError(f"{name}: broken image ({str(error) or type(error).__name__})") from None
+
+
+class _QuietPillow:
+    """While any thread is inside, Pillow's warnings are ignored: those about decompression bombs, which `check_size`
+    refuses, and those about harmless bad metadata.
+
+    The filters of Python belong to the whole process: the first thread that enters changes them and the last that
+    leaves restores them. `warnings.catch_warnings` in each would leave those of another thread behind.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = RLock(), 0
+        self._caught = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._caught = warnings.catch_warnings()
+                self._caught.__enter__()
+                warnings.filterwarnings("ignore", module=r"PIL\.")
+            self._inside += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._caught.__exit__(None, None, None)
+
+
+_QUIET = _QuietPillow()
 
 
 @contextmanager
@@ -112,7 +158,7 @@ def upright_rgb(image: Image.Image, name: str = "image") -> Image.Image:
 
 
 def rgb_of_pixels(pixels: Array, name: str = "image") -> Image.Image:
-    """An RGB image of uint8 pixels, (H, W, 3) or grey (H, W)."""
+    """An RGB image of uint8 pixels: (H, W, 3), (H, W, 4) with transparency, or grey (H, W)."""
     if not pixels.size:
         raise InputError(f"{name}: empty image, an array of shape {pixels.shape}")
     return upright_rgb(Image.fromarray(np.ascontiguousarray(pixels)), name)

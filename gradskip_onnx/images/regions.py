@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from PIL import Image
 
@@ -12,6 +14,7 @@ from .preprocess import Geometry
 
 Point = tuple[float, float]  # x, y in pixels of the image
 Region = Array | Point
+ROUNDING = 1e-6  # of the edges of a box, in pixels
 
 
 def weigh(region: Region, geometry: Geometry, size: Size) -> Array:
@@ -27,10 +30,17 @@ def _mask(region: Array, geometry: Geometry, size: Size) -> Array:
     if region.shape != geometry.image_size:
         raise InputError(f"the region mask is {region.shape}, the image is {geometry.image_size} (rows, columns)")
     (height, width), (x0, y0, x1, y1) = geometry.image_size, geometry.box
-    visible = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
+    top, left = _beyond(-y0), _beyond(-x0)
+    beside = ((top, _beyond(y1 - height)), (left, _beyond(x1 - width)))
+    mask = Image.fromarray(np.pad((region != 0).astype(np.float32), beside))
+    visible = max(x0 + left, 0.0), max(y0 + top, 0.0), min(x1 + left, mask.width), min(y1 + top, mask.height)
     # Pillow's BOX averages over cells whose borders may lie inside pixels
-    mask = Image.fromarray((region != 0).astype(np.float32))
     return np.asarray(mask.resize(size[::-1], Image.Resampling.BOX, box=visible), np.float32)
+
+
+def _beyond(distance: float) -> int:
+    """Whole pixels by which the input of a padded image reaches beyond an edge of it."""
+    return max(0, math.ceil(distance - ROUNDING))
 
 
 def _point(region: Point, geometry: Geometry, size: Size) -> Array:

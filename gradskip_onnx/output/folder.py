@@ -12,7 +12,7 @@ from gradskip_onnx.untrusted_files import shortened
 from .atomic import make_folder, remove_leftovers, temporary_name, write_whole
 
 MAX_STEM = 150  # file systems take names of 255 bytes; a class name and a suffix must fit too
-SUFFIXES = (".png", ".npy", ".json")  # of each stem; the JSON is last: where it exists, the others are complete
+KINDS = ("png", "npy", "json")  # of files of a stem; the JSON is last: where it exists, the others are complete
 
 
 def plan_stems(images: Sequence[Path | str]) -> tuple[str, ...]:
@@ -42,6 +42,7 @@ class Folder:
     path: Path
     force: bool = False
     claimed: set[str] = field(default_factory=set)
+    ours: set[str] = field(default_factory=set)  # stems whose files a run that was stopped may have written
 
     def open(self) -> None:
         """Create the folder and check that it is writable, before any work is done."""
@@ -56,22 +57,27 @@ class Folder:
                 f"output {shortened(self.path)}: cannot be written to ({error.strerror or error})"
             ) from None
 
-    def claim(self, stems: Iterable[str]) -> None:
-        """Reserve stems; raises InputError for one claimed before, or whose files exist (allowed with `force`)."""
+    def claim(self, stems: Iterable[str], *, again: bool = False) -> None:
+        """Reserve stems; raises InputError for one claimed before, or whose files exist.
+
+        Files that exist are allowed with `force`, and with `again`: an earlier run of the same began to write them.
+        """
         for stem in stems:
             if stem.casefold() in self.claimed:
                 raise InputError(f"output {self.path / stem}: two results of this run would get this name")
             clash = next((path for path in self._files(stem) if path.exists()), None)
-            if clash is not None and not self.force:
+            if clash is not None and not (self.force or again):
                 raise InputError(f"output {clash} exists; use --force to overwrite or another --output")
             self.claimed.add(stem.casefold())
+            self.ours |= {stem} if again else set()
 
     def write(self, stem: str, contents: Mapping[str, bytes]) -> tuple[Path, ...]:
-        """Write the files of a claimed stem, one per suffix; a failure removes those written, except with `force`."""
+        """Write the files of a claimed stem, one per kind; a failure removes those written, except with `force`."""
         written: list[Path] = []
         try:
-            for path in self._files(stem):
-                write_whole(path, contents[path.suffix], replace=self.force)
+            for kind, content in contents.items():
+                path = self.path / f"{stem}.{kind}"
+                write_whole(path, content, replace=self.force or stem in self.ours)
                 written.append(path)
         except OSError as error:
             if not self.force:
@@ -85,4 +91,4 @@ class Folder:
         return tuple(written)
 
     def _files(self, stem: str) -> tuple[Path, ...]:
-        return tuple(self.path / (stem + suffix) for suffix in SUFFIXES)
+        return tuple(self.path / f"{stem}.{kind}" for kind in KINDS)

@@ -10,17 +10,17 @@ import numpy as np
 
 def encode_json(value: object, indent: int | None = 2) -> bytes:
     """Strict JSON in ASCII with sorted keys; a number that is not finite becomes null."""
-    return (json.dumps(_plain(value), indent=indent, sort_keys=True, allow_nan=False) + "\n").encode()
+    return (json.dumps(plain(value), indent=indent, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """The value with NumPy arrays, tuples and other types replaced by those of JSON."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return value if value is None or isinstance(value, str | int | bool) else str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from gradskip_onnx.runtime.session import Session, import_runtime, open_bytes, o
 from gradskip_onnx.types import Architecture, Array, Plan, Size, Source, TaskName, TensorFact, Trace
 
 from .class_sharing import share_forward_pass
-from .run_plan import output_names, run_plan
+from .run_plan import output_names, run_plan, whole_batches
 
 if TYPE_CHECKING:
     from gradskip_onnx.graph.architecture import Reading
@@ -46,17 +46,18 @@ class SessionSettings:
     low_memory: bool = False
 
     def __post_init__(self) -> None:
-        if self.threads is not None and not 1 <= self.threads <= THREADS.amount:
-            raise InputError(f"threads: got {self.threads}, allowed: 1 to {THREADS.amount}")
+        if not isinstance(self.device, str):
+            raise InputError(f"device: got {self.device!r:.80}; use auto, cpu, cuda or cuda:N")
+        if self.threads is not None and not (isinstance(self.threads, int) and 1 <= self.threads <= THREADS.amount):
+            raise InputError(f"threads: got {self.threads!r:.80}, allowed: 1 to {THREADS.amount}")
 
 
 class OpenedModel:
     """One model file on one device.
 
     The only object of the library whose state grows. It creates on first use: the parsed graph (not needed if the
-    cache has the facts about it), a session per request, the session that serves several classes at once, and the
-    shortened model, from which tokens can be left out. Several threads may use it at once. `close` frees all of it;
-    a later call creates again what it needs.
+    cache has the facts about it), a session per request, one that serves several classes at once, and the shortened
+    model, from which tokens can be left out. Several threads may use it at once. `close` frees all of it.
     """
 
     def __init__(
@@ -66,9 +67,11 @@ class OpenedModel:
         read: Read,
         cache: ModelCache,
         settings: SessionSettings,
+        hints: Hints | None = None,
     ) -> None:
         self.name, self.folder, self.facts = file.name, file.folder, facts
         self._file, self._read, self._cache, self._settings = file, read, cache.with_weights(facts), settings
+        self._hints = hints  # by which the file is read again after pickling; None: this is not the model of a file
         self._lock = RLock()  # re-entrant: creating one session may need another, or the graph
         self._whole: tuple[Source, Reading] | None = None
         self._opened: dict[PassRequest, Opened] = {}
@@ -125,7 +128,7 @@ class OpenedModel:
         plan, session = self.open(request)
         copies = np.repeat(images, len(targets) // len(images), axis=0) if several else images
         found: list[Trace] = []
-        for batch in _batches(copies.astype(self.image.dtype), targets, regions, self.image.dims[0]):
+        for batch in whole_batches(copies.astype(self.image.dtype), targets, regions, self.image.dims[0]):
             found += run_plan(session, plan, self.architecture, *batch)
         self._file.require_unchanged(mapped=True)
         return found[: len(targets)]
@@ -159,6 +162,15 @@ class OpenedModel:
             self._whole, self._shortened = None, None
             self._opened.clear()
             self._sharing.clear()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as the name of the file, or the bytes, and what it was opened with; sessions are opened anew."""
+        from .reopening import place_of, reopen
+
+        if self._hints is None:
+            raise TypeError(f"{self.name} has changed weights, which are in no file; it cannot be pickled")
+        cached = self._cache.cache is not None
+        return reopen, (place_of(self._file), self._hints, cached, self._settings, self.facts.sha256)
 
     def _get(self) -> tuple[Source, Reading]:
         with self._lock:
@@ -225,16 +237,6 @@ class OpenedModel:
         return session
 
 
-def _batches(
-    images: Array, targets: Sequence[int | None], regions: Regions, fixed: int | None
-) -> Iterator[tuple[Array, list[int | None], list[Array] | None]]:
-    """Batches of images, targets and regions; a fixed batch size is filled up with copies of the last image."""
-    step = fixed or len(images)
-    for start in range(0, len(images), step):
-        here = [min(start + at, len(images) - 1) for at in range(step)]
-        yield images[here], [targets[at] for at in here], None if regions is None else [regions[at] for at in here]
-
-
 @dataclass(frozen=True, slots=True)
 class Hints:
     """What is known besides the model file, by which the file is read.
@@ -254,11 +256,11 @@ def open_model(file: ModelFile, hints: Hints, cache: CacheFolder | None, setting
     entries = open_model_cache(cache, file.sha256() if cache else "", None if file.path is None else file.path.name)
     facts, read = entries.facts(as_plain(hints)), partial(read_model, file, hints)
     if facts is not None and _unchanged(facts, file):
-        return OpenedModel(file, facts, read, entries, settings)
+        return OpenedModel(file, facts, read, entries, settings, hints)
     whole = read()
     facts = _facts(*whole)
     entries.keep_facts(as_plain(hints), facts)
-    opened = OpenedModel(file, facts, read, entries, settings)
+    opened = OpenedModel(file, facts, read, entries, settings, hints)
     opened._whole = whole
     return opened
 

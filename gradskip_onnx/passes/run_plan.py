@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -100,3 +100,13 @@ def _canonical(
     names: Mapping[str, str], outputs: Mapping[str, Array], layouts: Mapping[str, str], batch: int
 ) -> dict[str, Array]:
     return {name: arrange(outputs[output], layouts[name], batch) for name, output in names.items()}
+
+
+def whole_batches(
+    images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, fixed: int | None
+) -> Iterator[tuple[Array, list[int | None], list[Array] | None]]:
+    """Batches of images, targets and regions; a fixed batch size is filled up with copies of the last image."""
+    step = fixed or len(images)
+    for start in range(0, len(images), step):
+        here = [min(start + at, len(images) - 1) for at in range(step)]
+        yield images[here], [targets[at] for at in here], None if regions is None else [regions[at] for at in here]

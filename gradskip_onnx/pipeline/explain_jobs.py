@@ -8,10 +8,9 @@ from pathlib import Path
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.explanation import Explanation
+from gradskip_onnx.explanation.files import EVERY_FILE, FileSettings, Written, write_classes, write_explanation
 from gradskip_onnx.images.classes import find_class
 from gradskip_onnx.images.read import Picture, open_picture
-from gradskip_onnx.output.documents import Subject
-from gradskip_onnx.output.explanation_files import Written, write_classes, write_explanation
 from gradskip_onnx.output.folder import Folder, plan_stems
 from gradskip_onnx.passes.extra_passes import Progress
 from gradskip_onnx.tasks import task_of
@@ -79,16 +78,17 @@ def explain_jobs(
 
 
 def write_jobs(
-    outcomes: Iterable[Outcome[Job, Explained]], explainer: Explainer, request: ExplainRequest, folder: Folder
+    outcomes: Iterable[Outcome[Job, Explained]],
+    request: ExplainRequest,
+    folder: Folder,
+    settings: FileSettings = EVERY_FILE,
 ) -> Iterator[Outcome[Job, tuple[Written, ...]]]:
     """Write the files of each explained job and yield the outcomes; a job of several classes claims its names here."""
-    task, score = explainer.architecture.task, request.question.score_text
 
     def write(job: Job, result: Explained) -> tuple[Written, ...]:
         picture, explanations = result.picture, result.explanations
-        subject = Subject(explainer.name, picture.name, picture.sha256, task, score, request.region_text)
         if request.likeliest:
-            return write_classes(folder, job.stem, explanations, picture.image, subject)
-        return (write_explanation(folder, job.stem, explanations[0], picture.image, subject),)
+            return write_classes(folder, job.stem, explanations, picture.image, settings)
+        return (write_explanation(folder, job.stem, explanations[0], picture.image, settings),)
 
     return then(outcomes, write)

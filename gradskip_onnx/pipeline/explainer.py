@@ -13,10 +13,9 @@ import numpy as np
 from gradskip_onnx.autodiff.scores.seeds import RANKED, named_seed
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.explanation import Explanation
-from gradskip_onnx.images import interpolate
 from gradskip_onnx.images.classes import Candidate, find_class, rank
-from gradskip_onnx.images.preprocess import Geometry, Preprocess
-from gradskip_onnx.images.regions import Region, weigh
+from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.images.regions import Region
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.methods import DEFAULT, MethodChoice, choose_method
 from gradskip_onnx.passes.extra_passes import ExtraPasses, Progress
@@ -25,19 +24,22 @@ from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import Architecture, Array, Needs, Trace
 
+from .assemble import TOP, assemble
 from .batch import run_jobs
 from .fitted_options import FittedOptions
 from .inputs import MOST_AT_ONCE, ImageLike, Images, Prepared, as_images, is_several, prepare_image, with_classes
 from .question import Question, Target
 
-TOP = 5
 R = TypeVar("R")
 Targets = Target | Iterable[Target]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Explainer:
-    """An opened model, the preprocessing of its images and the names of its classes."""
+    """An opened model, the preprocessing of its images and the names of its classes.
+
+    Several threads may use one at once. It can be pickled, and opens the model file again where it is unpickled.
+    """
 
     model: OpenedModel
     preprocess: Preprocess
@@ -63,6 +65,14 @@ class Explainer:
     def provider(self) -> str:
         """The ONNX Runtime provider of the open session; before the first session, the one that will be requested."""
         return self.model.provider
+
+    def __repr__(self) -> str:
+        found = self.architecture
+        rows, columns = found.input_dims.size
+        return (
+            f"Explainer({self.name}: {found.task}, {len(found.blocks)} blocks, {found.grid} tokens, "
+            f"{found.classes} classes, images of {columns}x{rows})"
+        )
 
     def close(self) -> None:
         """Close all sessions; the next call opens the ones it needs again."""
@@ -110,11 +120,14 @@ class Explainer:
     ) -> Any:  # fmt: skip
         """Explain one image, a list of images (returns a list) or an iterator of images (returns an iterator).
 
-        An image is a path, the bytes of a file, a PIL image, pixels (H, W, 3) or (H, W) of type uint8, or preprocessed
-        floats (channels, H, W). A float array (B, channels, H, W) counts as a list. Any object with `__array__` is an
-        array. An iterator is consumed lazily, `batch_size` images at a time, and finished images are not kept. The
-        default batch size is 8 for a preprocessed array and 1 for a list or iterator. An image that cannot be explained
-        raises InputError; `pipeline.batch.run_jobs` is a loop that continues with the next image instead.
+        An image is a path, an open binary file, the bytes of one, a PIL image, or an array: uint8 are pixels 0 to 255,
+        (H, W, 3), (H, W, 4), (3, H, W) or grey (H, W), and are preprocessed; floats (channels, H, W) are the model's
+        input, preprocessed already. An array with a batch axis before these counts as a list. Tensors of other
+        libraries count as arrays (`__array__`, `__dlpack__`). What may mean two things is refused.
+
+        An iterator is consumed lazily, `batch_size` images at a time, and finished images are not kept. The default
+        batch size is 8 for a preprocessed array and 1 for a list or iterator. An image that cannot be explained raises
+        InputError; `pipeline.batch.run_jobs` is a loop that continues with the next image instead.
 
         `target` is one class for all images, or one class per image. One image with several targets is explained for
         each of them, in a shared forward pass where the model allows it. Methods that run the model more than once call
@@ -150,6 +163,18 @@ class Explainer:
             raise InputError(f"the likeliest classes are explained of one image, and 1 to {RANKED} of them")
         return self.answer_likeliest(self.prepare(next(images.items)), count, question, progress)
 
+    def predict(self, image: Any, *, batch_size: int | None = None) -> Array:
+        """The logits of images: (n, classes); of a segmentation (n, classes, h, w), with h and w those of its scores.
+
+        `image` and `batch_size` are those of `explain`; one image is a batch of one. The values are those of the model
+        file itself, in its own precision.
+        """
+        images = as_images(image, self.architecture.input_dims)
+        rows = list(self._scores(images, batch_size))
+        if rows:
+            return np.stack(rows)
+        return np.zeros((0, *(int(size or 0) for size in self.model.facts.scores.dims[1:])), np.float32)
+
     @overload
     def classify(self, image: ImageLike, *, batch_size: int | None = None) -> tuple[Candidate, ...]: ...
 
@@ -167,18 +192,12 @@ class Explainer:
     def classify(self, image: Any, *, batch_size: int | None = None) -> Any:
         """The five likeliest classes, strongest first: a tuple for one image, a list or an iterator of tuples for many.
 
-        `image` and `batch_size` are those of `explain`.
+        Ranks what `predict` gives. `image` and `batch_size` are those of `explain`.
         """
         images, task = as_images(image, self.architecture.input_dims), task_of(self.architecture)
-
-        def top_classes(batch: Sequence[tuple[Prepared, int | None]]) -> list[tuple[Candidate, ...]]:
-            values = np.stack([item.values for item, _ in batch])
-            traces, _, _ = self._run(values, [None] * len(values), None, PassRequest(Needs()))
-            return [rank(task, trace.logits, self.labels)[:TOP] for trace in traces]
-
+        found = (rank(task, scores, self.labels)[:TOP] for scores in self._scores(images, batch_size))
         if images.single:
-            return top_classes([(self.prepare(next(images.items)), None)])[0]
-        found = self._run_batches(images, repeat(None), top_classes, batch_size)
+            return next(found)
         return found if images.count is None else list(found)
 
     def settled(self, method: MethodChoice) -> MethodChoice:
@@ -209,6 +228,18 @@ class Explainer:
         explanations = self.answer([image], ranks, question, progress)
         return [explanation for explanation in explanations if explanation.target.probability > 0]
 
+    def _scores(self, images: Images, batch_size: int | None) -> Iterator[Array]:
+        """Yield the scores of each image."""
+
+        def scores(batch: Sequence[tuple[Prepared, int | None]]) -> list[Array]:
+            values = np.stack([item.values for item, _ in batch])
+            traces, _, _ = self._run(values, [None] * len(values), None, PassRequest(Needs()))
+            return [trace.logits for trace in traces]
+
+        if images.single:
+            return iter(scores([(self.prepare(next(images.items)), None)]))
+        return self._run_batches(images, repeat(None), scores, batch_size)
+
     def _run_batches(
         self, images: Images, classes: Iterator[int | None],
         work: Callable[[Sequence[tuple[Prepared, int | None]]], Sequence[R]], batch_size: int | None,
@@ -233,34 +264,18 @@ class Explainer:
         method = self.settled(question.method)
         method.check(self.architecture)
         named_seed(question.score)  # raises for an unknown name, also where the method has its own score
-        geometries = [image.geometry for image in images] * (len(targets) // len(images))
-        regions = self._regions(question.region, geometries)
+        shown = [*images] * (len(targets) // len(images))  # the image of each target
+        regions = question.weights(self.model, [image.geometry for image in shown])
         request = method.request(self.architecture, question.score)
         values = np.stack([image.values for image in images])
         traces, session, timings = self._run(values, targets, regions, request)
         task, found = task_of(self.architecture), []
-        for at, (trace, geometry) in enumerate(zip(traces, geometries, strict=True)):
+        for at, (trace, image) in enumerate(zip(traces, shown, strict=True)):
             began = time.perf_counter()
             pixels = None if regions is None else regions[at]
             passes = ExtraPasses(task, self._rerun, trace, pixels, request, self.model.shorten, progress)
             relevance = method.run(trace, self.architecture, passes)
-            placed = geometry.place(interpolate.resize(relevance.scores, self.architecture.input_dims.size))
-            ranked = rank(task, trace.logits, self.labels, TOP, trace.target)
-            target = next(candidate for candidate in ranked if candidate.index == trace.target)
-            found.append(
-                Explanation(
-                    map=placed,
-                    target=target,
-                    top=ranked[:TOP],
-                    relevance=relevance,
-                    preprocess=self.preprocess,
-                    geometry=geometry,
-                    provider=session.provider,
-                    model_sha256=self.sha256,
-                    timings={**timings, "propagate": time.perf_counter() - began},
-                    warnings=self.warnings + session.warnings,
-                )
-            )
+            found.append(assemble(self, image, trace, relevance, question, session, began, timings))
         return found
 
     def _run(
@@ -276,11 +291,3 @@ class Explainer:
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: PassRequest
     ) -> list[Trace]:
         return self._run(images, targets, regions, request)[0]
-
-    def _regions(self, region: Region | None, geometries: Sequence[Geometry]) -> list[Array] | None:
-        if region is None:
-            return None
-        if not task_of(self.architecture).takes_region:
-            raise InputError("a region can be explained for segmentation only; this model classifies the whole image")
-        rows, columns = (int(size or 0) for size in self.model.facts.scores.dims[2:])
-        return [weigh(region, geometry, (rows, columns)) for geometry in geometries]

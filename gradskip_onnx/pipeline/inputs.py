@@ -1,4 +1,4 @@
-"""Turns what callers pass as images (paths, bytes, PIL images, arrays; one or many) into preprocessed inputs."""
+"""Turns what callers pass as images (paths, files, bytes, PIL images, arrays; one or many) into preprocessed inputs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from PIL import Image
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.original import Original
 from gradskip_onnx.images.preprocess import Geometry, Preprocess, prepare
-from gradskip_onnx.images.read import Picture, decode, open_picture, rgb_of_pixels, upright_rgb
+from gradskip_onnx.images.read import Picture, decode_picture, open_picture, read_stream, rgb_of_pixels, upright_rgb
 from gradskip_onnx.types import Array, ImageDims
+
+from .arrays import accepted, as_array, batch_of, check_input, is_array, is_input, picture_of_input, pixels_of
 
 Encoded = bytes | bytearray | memoryview  # the content of an image file
 MOST_AT_ONCE = 8  # preprocessed images, or classes of one image, in one run: memory does not grow with their number
 
-ImageLike = str | os.PathLike[str] | Encoded | Image.Image | Picture
-PICTURES = (str, os.PathLike, bytes, bytearray, memoryview, Image.Image, Picture)  # ImageLike, for isinstance
+ImageLike = str | os.PathLike[str] | Encoded | BinaryIO | Image.Image | Picture
+PICTURES = (str, os.PathLike, bytes, bytearray, memoryview, Image.Image, Picture)  # ImageLike, but for open files
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +32,7 @@ class Prepared:
 
     values: Array  # (channels, height, width), normalised
     geometry: Geometry
+    original: Original
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,23 +46,24 @@ class Images:
 
 
 def as_images(images: Any, dims: ImageDims) -> Images:
-    """Tell one image from many; an array with four axes is a preprocessed batch (B, channels, H, W)."""
-    if isinstance(images, PICTURES):
+    """Tell one image from many; an array with four axes is a batch, of inputs (B, channels, H, W) or of pixels."""
+    if _is_picture(images):
         return Images(iter([images]), 1, single=True)
     if isinstance(images, list | tuple):
         return Images(iter(images), len(images))
-    if hasattr(images, "__array__"):
-        array = _array(images, "image")
+    if is_array(images):
+        array = as_array(images, "image")
         if array.ndim != 4:
             return Images(iter([array]), 1, single=True)
-        if array.dtype.kind != "f" or array.shape[1:] != dims:
-            raise InputError(f"a batch of {_shape_text(array)} cannot be used; {_accepted(dims)}")
-        if not len(array):
-            raise InputError("the array holds no image")
-        return Images(iter(array), len(array), batch_size=MOST_AT_ONCE)
+        return Images(iter(array), len(array), batch_size=MOST_AT_ONCE if batch_of(array, dims) else 1)
     if isinstance(images, Iterable):
         return Images(iter(images), None)
-    raise InputError(f"{type(images).__name__} is no image; {_accepted(dims)}")
+    raise InputError(f"{type(images).__name__} is no image; {accepted(dims)}")
+
+
+def _is_picture(image: object) -> bool:
+    """Whether an object holds one encoded or decoded image; open files have lines, and are no lists of images."""
+    return isinstance(image, PICTURES) or callable(getattr(image, "read", None))
 
 
 def is_several(target: Any) -> bool:
@@ -80,53 +85,37 @@ def with_classes(images: Iterator[Any], classes: Iterator[int | None]) -> Iterat
 
 def prepare_image(image: Any, preprocess: Preprocess, dims: ImageDims, name: str = "image") -> Prepared:
     """Preprocess an image of any accepted kind; error messages call it `name` unless it has a path."""
-    if not isinstance(image, PICTURES):
-        if not hasattr(image, "__array__"):
-            raise InputError(f"{name}: {type(image).__name__} is no image; {_accepted(dims)}")
-        image = _array(image, name)
-        if image.dtype.kind == "f" and image.shape == dims:
-            return _preprocessed(image, name)
-        if image.dtype != np.uint8 or not (image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 3)):
-            raise InputError(f"{name}: {_shape_text(image)} cannot be used; {_accepted(dims)}")
+    if not _is_picture(image):
+        if not is_array(image):
+            raise InputError(f"{name}: {type(image).__name__} is no image; {accepted(dims)}")
+        image = as_array(image, name)
+        if is_input(image, dims):
+            return _preprocessed(image, preprocess, name)
+        image = pixels_of(image, name, dims)
     if dims.channels != 3:
-        raise InputError(f"{name}: the model takes {dims.channels} channels, an image has 3; {_accepted(dims)}")
-    return Prepared(*prepare(_upright(image, name), preprocess))
+        raise InputError(f"{name}: the model takes {dims.channels} channels, an image has 3; {accepted(dims)}")
+    picture = _picture(image, name)
+    return Prepared(*prepare(picture.image, preprocess), Original.of(picture))
 
 
-def _preprocessed(values: Array, name: str) -> Prepared:
+def _preprocessed(values: Array, preprocess: Preprocess, name: str) -> Prepared:
     """A preprocessed array (channels, H, W) as it is; the image is its own H x W frame."""
-    if not np.isfinite(values).all():
-        raise InputError(f"{name}: the array holds NaN or infinity")
+    check_input(values, preprocess, name)
     height, width = values.shape[1:]
-    return Prepared(values, Geometry((height, width), (0.0, 0.0, float(width), float(height))))
+    geometry = Geometry((height, width), (0.0, 0.0, float(width), float(height)))
+    return Prepared(values, geometry, Original(name, None, picture_of_input(values, preprocess)))
 
 
-def _upright(image: ImageLike | Array, name: str) -> Image.Image:
-    """An image of any kind as upright RGB."""
+def _picture(image: ImageLike | Array, name: str) -> Picture:
+    """An image of any kind as upright RGB, with the bytes of its file, if it came as one."""
     if isinstance(image, Picture):
-        return image.image
+        return image
     if isinstance(image, Image.Image):
-        return upright_rgb(image, name)
+        return Picture(str(getattr(image, "filename", "") or name), upright_rgb(image, name))
     if isinstance(image, np.ndarray):
-        return rgb_of_pixels(image, name)
-    return decode(bytes(image), name) if isinstance(image, Encoded) else open_picture(os.fspath(image)).image
-
-
-def _array(image: Any, name: str) -> Array:
-    """The NumPy array of an object that has `__array__`."""
-    try:
-        return np.asarray(image)
-    except (TypeError, ValueError, RuntimeError) as error:  # for example, a tensor on another device
-        raise InputError(f"{name}: {type(image).__name__} cannot become a NumPy array ({error})") from None
-
-
-def _shape_text(array: Array) -> str:
-    return f"an array of shape {array.shape} and type {array.dtype}"
-
-
-def _accepted(dims: ImageDims) -> str:
-    """The accepted kinds of image, for error messages."""
-    shape = ", ".join(map(str, dims))
-    pixels = "pixels (H, W, 3) or (H, W) of type uint8, " if dims.channels == 3 else ""
-    files = "a path, the bytes of a file, a PIL image, " if dims.channels == 3 else ""
-    return f"give {files}{pixels}or preprocessed floats ({shape}), for a batch (B, {shape})"
+        return Picture(name, rgb_of_pixels(image, name))
+    if isinstance(image, Encoded):
+        return decode_picture(bytes(image), name)
+    if isinstance(image, str | os.PathLike):
+        return open_picture(os.fspath(image))
+    return read_stream(image, name)

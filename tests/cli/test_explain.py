@@ -55,7 +55,7 @@ def test_top5_writes_a_map_for_each_class(place, tmp_path):
     documents = [json.loads(line) for line in result.stdout.splitlines()]
     assert sorted(entry["target"]["index"] for entry in documents) == [0, 1, 2, 3, 4]
     assert {path.name for path in tmp_path.glob("*.png")} == {
-        "p0.0_ant.png", "p0.1_bee.png", "p0.2_cat.png", "p0.3_dog.png", "p0.4_elk.png"
+        "p0.0_ant.png", "p0.1_bee.png", "p0.2_cat.png", "p0.3_dog.png", "p0.4_elk.png", "p0.top5.png"
     }  # fmt: skip
     maps = [np.load(entry["files"]["npy"]) for entry in documents]
     assert not np.array_equal(maps[0], maps[1])

@@ -36,7 +36,7 @@ HUGGING_FACE = [
             "resample": 3,
             **HALF,
         },
-        ((224, 224), 1.0, "short-side", "bicubic"),
+        ((224, 224), 1.0, "shorter", "bicubic"),
     ),
     (
         "clip-old",
@@ -47,13 +47,13 @@ HUGGING_FACE = [
             "crop_size": 224,
             **HALF,
         },
-        ((224, 224), 1.0, "short-side", "bilinear"),
+        ((224, 224), 1.0, "shorter", "bilinear"),
     ),
     ("segformer", {"size": {"height": 512, "width": 512}, **HALF}, ((512, 512), 1.0, "stretch", "bilinear")),
     (
         "convnext",
         {"size": {"shortest_edge": 224}, "crop_pct": 0.875, "resample": 3, **HALF},
-        ((224, 224), 0.875, "short-side", "bicubic"),
+        ((224, 224), 0.875, "shorter", "bicubic"),
     ),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.images.preprocess import PRESETS, Geometry, Preprocess, denormalise, prepare, resolve
+from gradskip_onnx.images.preprocess import PRESETS, Geometry, Preprocess, denormalise, prepare, resized, resolve
 from tests.support.photographs import picture
 
 PLACEMENT = 1e-5  # float32 products of interpolation weights
@@ -126,6 +126,39 @@ def test_a_bright_spot_comes_back_where_it_was():
     assert 120 <= y < 140
 
 
+@pytest.mark.parametrize("size", [(400, 250), (250, 400), (112, 112), (223, 112), (60, 300)], ids=str)
+def test_a_padded_image_is_seen_whole(size):
+    """Inside it is the resized image, around it the mean colour, and a spot comes back where it was."""
+    width, height = size
+    image = Image.new("RGB", size, (40, 90, 140))
+    spot = (width * 6 // 10, height * 3 // 10, width * 7 // 10 + 1, height * 4 // 10 + 1)
+    image.paste((255, 255, 255), spot)
+    settings = Preprocess(size=(112, 112), crop=1.0, resize="pad", mean=(0.1, 0.2, 0.3), std=(0.5, 0.5, 0.5))
+    values, geometry = prepare(image, settings)
+    rows, columns = resized((height, width), settings)
+
+    assert values.shape == (3, 112, 112)
+    assert max(rows, columns) == 112
+    np.testing.assert_allclose(rows / columns, height / width, rtol=0.2)
+    shown = (values != 0).any(axis=0)
+    assert shown.sum() == rows * columns
+    x0, y0, x1, y1 = geometry.box
+    assert max(x0, y0) <= 0
+    assert min(x1 - width, y1 - height) >= -1e-6
+    bright = geometry.place(np.where(shown, values.mean(axis=0), -9))
+    y, x = np.unravel_index(bright.argmax(), bright.shape)
+    assert spot[0] <= x < spot[2]
+    assert spot[1] <= y < spot[3]
+
+
+def test_the_pad_colour_is_the_mean_whatever_the_rounding():
+    """Sides that differ by one pixel are padded on one side only."""
+    settings = Preprocess(size=(32, 32), crop=1.0, resize="pad")
+    values, _ = prepare(Image.new("RGB", (32, 31), "white"), settings)
+
+    assert (values == 0).all(axis=(0, 2)).sum() == 1
+
+
 # --- settings ------------------------------------------------------------------------------------------------------
 
 
@@ -151,6 +184,10 @@ BAD_SETTINGS = [
     {"interpolation": "magic"},
     {"interpolation": ["bilinear"]},
     {"resize": None},
+    {"resize": "squash"},
+    {"resize": ["pad"]},
+    {"mean": "0.5"},
+    {"size": True},
     {"channels": "cmyk"},
     {"source": 3},
     {"unknown": 1},
@@ -178,6 +215,9 @@ def test_flags_win_over_metadata_over_sidecar_over_assumption():
     assert none.size == (64, 64)
     assert len(warnings) == 1
     assert "assumed mean 0.485 0.456 0.406" in warnings[0]
+    whole, warnings = resolve(flags={"resize": "pad"}, metadata=None, sidecar=None, input_size=(64, 64))
+    assert whole.crop == 1.0
+    assert "crop 1.0" in warnings[0]
     said, warnings = resolve(flags={**PRESETS["half"], "crop": 1.0}, metadata=None, sidecar=None, input_size=(64, 64))
     assert warnings == ()
     assert said.mean == (0.5, 0.5, 0.5)

@@ -79,7 +79,7 @@ def test_files_of_each_image(model, tmp_path):
     folder.open()
     folder.claim(job.stem for job in jobs)
     request = request_for("gradskip+", target=3, batch_size=2)
-    found = list(write_jobs(explain_jobs(model, jobs, request), model, request, folder))
+    found = list(write_jobs(explain_jobs(model, jobs, request), request, folder))
 
     assert sorted(path.name for path in folder.path.iterdir()) == [
         f"{stem}.{kind}" for stem in ("00", "01") for kind in ("json", "npy", "png")
@@ -96,9 +96,9 @@ def test_a_clash_of_names_is_the_failure_of_one_image(model, tmp_path):
     folder = Folder(tmp_path / "out")
     folder.open()
     request = request_for(likeliest=2)
-    first = [each.result() for each in write_jobs(explain_jobs(model, jobs[:1], request), model, request, folder)]
+    first = [each.result() for each in write_jobs(explain_jobs(model, jobs[:1], request), request, folder)]
     assert [len(each) for each in first] == [2]
-    again = list(write_jobs(explain_jobs(model, jobs, request), model, request, Folder(folder.path)))
+    again = list(write_jobs(explain_jobs(model, jobs, request), request, Folder(folder.path)))
 
     assert "exists" in str(again[0].error)
     assert again[1].error is None

@@ -3,51 +3,39 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
-from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images.classes import Candidate
-from gradskip_onnx.types import TaskName
 from gradskip_onnx.version import __version__
+
+from .explanation import Explanation
 
 FORMAT = 1
 MOST_SCORES = 128 * 128  # larger grids, such as one score per pixel, are in the .npy file only
 LIBRARIES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "onnxruntime-gpu", "Pillow")
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """Model, image and question of an explanation: what the explanation itself does not hold."""
-
-    model: str
-    image: str
-    image_sha256: str | None
-    task: TaskName = "classification"
-    score: str = "logit"
-    region: str | None = None
-
-
-def document(explanation: Explanation, subject: Subject) -> dict[str, Any]:
+def document(explanation: Explanation) -> dict[str, Any]:
     """Everything known about one result, ready for JSON."""
     relevance, geometry = explanation.relevance, explanation.geometry
     height, width = geometry.image_size
     return {
         "format": FORMAT,
-        "model": {"file": subject.model, "sha256": explanation.model_sha256},
+        "model": {"file": explanation.model, "sha256": explanation.model_sha256},
         "image": {
-            "file": subject.image,
-            "sha256": subject.image_sha256,
+            "file": explanation.original.name,
+            "sha256": explanation.original.sha256,
             "height": height,
             "width": width,
             "seen_box": list(geometry.box),
         },
         "target": candidate(explanation.target),
         "top": [candidate(entry) for entry in explanation.top],
-        "task": subject.task,
-        "score": subject.score,
-        "region": subject.region,
+        "task": explanation.task,
+        "score": explanation.score,
+        "region": explanation.region,
         "method": relevance.method,
         "options": dict(relevance.options),
         "grid": {

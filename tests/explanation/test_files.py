@@ -11,16 +11,15 @@ import pytest
 from PIL import Image
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.explanation.document import document
+from gradskip_onnx.explanation.files import write_classes, write_explanation
 from gradskip_onnx.images.classes import Candidate
-from gradskip_onnx.output.documents import Subject, document
-from gradskip_onnx.output.explanation_files import write_classes, write_explanation
 from gradskip_onnx.output.folder import Folder, plan_stems
 from gradskip_onnx.output.json_text import encode_json
 from gradskip_onnx.output.wording import class_suffix
 
 from .results import made_up
 
-SUBJECT = Subject("m.onnx", "photos/cat.png", "cd" * 32)
 IMAGE = Image.new("RGB", (32, 24), (30, 90, 60))
 
 STEMS = [
@@ -57,7 +56,7 @@ def test_class_suffix_is_a_safe_name(entry, expected):
 def write(folder: Folder, stem: str = "cat") -> tuple[Path, ...]:
     folder.open()
     folder.claim([stem])
-    return write_explanation(folder, stem, made_up(), IMAGE, SUBJECT).files
+    return write_explanation(folder, stem, made_up(), IMAGE).files
 
 
 def strict(text: str | bytes) -> Any:
@@ -94,10 +93,10 @@ def test_three_files_with_the_facts(tmp_path):
 def test_the_document_is_made_once_and_names_the_files(tmp_path, monkeypatch):
     """On disk without their folder, so that it can be moved; for a program that reads along with it."""
     counted = Mock(wraps=document)
-    monkeypatch.setattr("gradskip_onnx.output.explanation_files.document", counted)
+    monkeypatch.setattr("gradskip_onnx.explanation.files.document", counted)
     folder = Folder(tmp_path)
     folder.claim(["cat"])
-    written = write_explanation(folder, "cat", made_up(), IMAGE, SUBJECT)
+    written = write_explanation(folder, "cat", made_up(), IMAGE)
 
     assert counted.call_count == 1
     assert written.document["files"] == {path.suffix[1:]: str(path) for path in written.files}
@@ -108,11 +107,11 @@ def test_the_document_is_made_once_and_names_the_files(tmp_path, monkeypatch):
 
 def test_files_of_several_classes_carry_the_class(tmp_path):
     folder = Folder(tmp_path)
-    written = write_classes(folder, "cat", [made_up(target=0), made_up(target=1)], IMAGE, SUBJECT)
+    written = write_classes(folder, "cat", [made_up(target=0), made_up(target=1)], IMAGE)
 
     assert [each.files[0].name for each in written] == ["cat.0_cat.png", "cat.1_dog.png"]
     with pytest.raises(InputError, match="two results"):
-        write_classes(folder, "cat", [made_up(target=1)], IMAGE, SUBJECT)
+        write_classes(folder, "cat", [made_up(target=1)], IMAGE)
 
 
 def test_existing_files_are_kept_unless_forced(tmp_path):
@@ -169,7 +168,7 @@ def test_json_is_strict_and_ascii():
 
 def test_scores_of_single_pixels_are_left_to_the_map(monkeypatch):
     """A grid of tokens is written out; a table of all pixels would be a megabyte an image."""
-    assert document(made_up(), SUBJECT)["grid"]["scores"] is not None
-    monkeypatch.setattr("gradskip_onnx.output.documents.MOST_SCORES", 11)
-    found = document(made_up(), SUBJECT)["grid"]
+    assert document(made_up())["grid"]["scores"] is not None
+    monkeypatch.setattr("gradskip_onnx.explanation.document.MOST_SCORES", 11)
+    found = document(made_up())["grid"]
     assert found == {"rows": 3, "columns": 4, "scores": None}

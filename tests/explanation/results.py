@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from PIL import Image
 
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images.classes import Candidate
+from gradskip_onnx.images.original import Original
 from gradskip_onnx.images.preprocess import Geometry, Preprocess
-from gradskip_onnx.types import BlockFacts, Relevance
+from gradskip_onnx.types import BlockFacts, Grid, Relevance
 
 LABELS = ("cat", "dog, hound", "fish")
 
@@ -27,4 +29,7 @@ def made_up(width: int = 32, height: int = 24, target: int = 0) -> Explanation:
         provider="CPUExecutionProvider",
         model_sha256="ab" * 32,
         timings={"run": 0.25},
+        grid=Grid(3, 4),
+        original=Original("photos/cat.png", "cd" * 32, Image.new("RGB", (width, height), (30, 90, 60))),
+        model="m.onnx",
     )
