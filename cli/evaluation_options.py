@@ -34,7 +34,8 @@ def output_option(default: str, content: str) -> Callable[[Any], Any]:
 
 
 data_options = stack(
-    click.option("--layout", type=click.Choice(LAYOUT_NAMES), help="How DATA is laid out.  [default: detected]"),
+    click.option("--layout", metavar="NAME", help=f"How DATA is laid out: {', '.join(LAYOUT_NAMES)}, or one of an "
+                 "installed package.  [default: detected]"),
     click.option("--split", metavar="NAME", help="Part of a dataset that has several: train, val, test."),
     click.option("--synsets", type=click.Path(path_type=Path), metavar="FILE",
                  help="WordNet ids in the order of the classes, a line each."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gradskip_onnx.errors import InputError
@@ -37,29 +37,29 @@ def read_list(text: str) -> list[Entry]:
 
 def read_methods(text: str) -> list[MethodChoice]:
     """The methods of a list; `all` stands for every method not named in it, with default options."""
-    from gradskip_onnx.methods import METHODS, choose_method, find_method
+    from gradskip_onnx.methods import choose_method, every_method, find_method
 
     return [
         choose_method(name, **read_method_options(find_method(name).options, pairs))
-        for name, pairs in _expand_all(read_list(text), sorted(METHODS))
+        for name, pairs in _expand_all(read_list(text), lambda: (row.name for row in every_method()))
     ]
 
 
 def read_metrics(text: str) -> list[Choice[Row]]:
     """The metrics of a list; `all` stands for every metric not named in it, with default options."""
-    from gradskip_onnx.evaluation import EVERY_METRIC, choose_metric, find_metric
+    from gradskip_onnx.evaluation import choose_metric, every_metric, find_metric
 
     return [
         choose_metric(name, **read_method_options(find_metric(name).options, pairs))
-        for name, pairs in _expand_all(read_list(text), EVERY_METRIC)
+        for name, pairs in _expand_all(read_list(text), every_metric)
     ]
 
 
-def _expand_all(entries: list[Entry], known: Iterable[str]) -> Iterator[Entry]:
-    """The entries, with `all` replaced by every known name that is not among them."""
+def _expand_all(entries: list[Entry], known: Callable[[], Iterable[str]]) -> Iterator[Entry]:
+    """The entries, with `all` replaced by every known name that is not among them; they are asked for only then."""
     named = {name for name, _ in entries}
     for name, pairs in entries:
         if name == ALL and not pairs:
-            yield from ((other, ()) for other in known if other not in named)
+            yield from ((other, ()) for other in known() if other not in named)
         else:
             yield name, pairs

@@ -11,6 +11,7 @@ import click
 from gradskip_onnx.errors import GradskipError
 from gradskip_onnx.version import __version__
 
+from .plugin_warnings import plugin_warnings
 from .quiet_libraries import quiet_libraries
 
 UNEXPECTED, INTERRUPTED = 1, 130
@@ -66,7 +67,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         show_all = bool(ctx.params.get("traceback"))
         try:
-            with nullcontext() if show_all else quiet_libraries():
+            with nullcontext() if show_all else quiet_libraries(), plugin_warnings():
                 return super().invoke(ctx)
         except GradskipError as error:
             click.echo(f"error: {one_line(error)}", err=True)

@@ -46,7 +46,7 @@ def methods(name: str | None, as_json: bool) -> None:
 
     F is a forward pass, B a backward pass on top of it.
     """
-    from gradskip_onnx.methods import METHODS, find_method
+    from gradskip_onnx.methods import every_method, find_method
 
     from .console import Terminal
 
@@ -54,7 +54,7 @@ def methods(name: str | None, as_json: bool) -> None:
     if name is not None:
         _one(terminal, find_method(name))
         return
-    rows = [METHODS[key] for key in sorted(METHODS)]
+    rows = every_method()
     terminal.document({"format": FORMAT, "methods": [document(row) for row in rows]}, single=True)
     from .inspect_report import table
 
@@ -79,6 +79,7 @@ def _one(terminal: Any, row: Method) -> None:
         ("reads", listed(row, row.options())),
         ("rules", "" if facts["rules"] == "gradient" else f"{facts['rules']}, in place of the gradient"),
         ("from", row.reference),
+        ("package", facts["package"]),
     ):
         if text:
             terminal.print(f"{label:<8}{text}")
@@ -92,6 +93,8 @@ def document(row: Method) -> dict[str, Any]:
     """A method with its default options, as a document."""
     from dataclasses import fields
 
+    from gradskip_onnx.methods import MethodChoice
+
     chosen = row.options()
     cost = row.cost(chosen)
     return {
@@ -104,6 +107,7 @@ def document(row: Method) -> dict[str, Any]:
         "note": cost.note,
         "needs": reads(row, chosen),
         "rules": row.rules(chosen).name,
+        "package": MethodChoice(row, chosen).package,
         "options": [
             {"name": field.name, "default": field.default, "type": type(field.default).__name__, **field.metadata}
             for field in fields(row.options)
@@ -120,7 +124,13 @@ def reads(row: Method, options: Any) -> list[str]:
     """What a method reads of the first pass through the example transformer, in words, without repetitions."""
     from dataclasses import fields
 
-    needs = row.needs(options, plain_transformer(DEPTH))
+    from gradskip_onnx.imports.plugins import PluginError
+    from gradskip_onnx.methods import MethodChoice
+
+    try:
+        needs = MethodChoice(row, options).request(plain_transformer(DEPTH), "logit").needs
+    except PluginError:  # a package's method need not know the example
+        return ["what it reads cannot be told"]
     found: dict[str, None] = {}
     for field in fields(needs):
         if need := getattr(needs, field.name):

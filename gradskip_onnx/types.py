@@ -208,7 +208,8 @@ class Needs:
     input_gradients: bool = False  # at the pixels
     unsigned_input_gradients: bool = False  # at the pixels, with the size of each embedding channel's relevance
     position: bool = False  # tokens before and after the positional embedding, if there is one; gradients after it
-    readout_gradients: bool = False  # at each attention, of the score that the head gives to that block's tokens
+    # At each attention, of the score that the head gives to that block's "tokens", or to their "mean" in place of each.
+    readout_gradients: Literal["", "tokens", "mean"] = ""
     attention_relevance: str = ""  # rule set for the relevance of the logit at each attention; empty: none
 
 

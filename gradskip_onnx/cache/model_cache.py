@@ -116,9 +116,12 @@ def open_model_cache(cache: CacheFolder | None, sha256: str, name: str | None) -
 
 
 def _plan_key(request: PassRequest, rows: bool, size: Any) -> Mapping[str, Any] | None:
-    """The part of the key that identifies a graph; None if the score function has no unique name."""
+    """The part of the key that identifies a graph; None if no key identifies the score function."""
     score = request.score
     if not isinstance(score, str):
+        kind = type(score) if hasattr(score, "__dataclass_fields__") else score
+        if not kind.__module__.startswith("gradskip_onnx."):  # of another package, whose code is not in the key
+            return None
         function = getattr(score, "__qualname__", "<")
         score = repr(score) if hasattr(score, "__dataclass_fields__") else f"{score.__module__}.{function}"
         if "<" in score:  # a nested function or an object: its name does not identify it

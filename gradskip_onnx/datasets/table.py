@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.imports.plugins import PluginRows
 from gradskip_onnx.untrusted_files import shortened
 
 from . import ade20k, folder, imagenet, medmnist, planted, samples
@@ -15,21 +17,34 @@ from .layout import DatasetRequest, Layout
 # Tried in this order, the most specific first; `folder` recognises any folder.
 _ROWS = (planted.LAYOUT, medmnist.LAYOUT, ade20k.LAYOUT, imagenet.LAYOUT, samples.LAYOUT, folder.LAYOUT)
 LAYOUTS: dict[str, Layout] = {row.name: row for row in _ROWS}
+PLUGINS: PluginRows[Layout] = PluginRows("layout", "gradskip_onnx.datasets", Layout)
 
 
 def load(where: str, layout: str | None = None, *, split: str | None = None, synsets: Path | None = None) -> Dataset:
     """The dataset at a path, or `planted:COUNT`; images are read later, on demand."""
-    if layout is not None and layout not in LAYOUTS:
-        raise InputError(f"unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
+    named = None if layout is None else PLUGINS.find(layout, LAYOUTS)
     if not where:  # Path("") is the working folder
         raise InputError("data '': name a file, a folder or planted:COUNT")
-    if not planted.detect(where) and not os.path.exists(where):
+    if not (planted.detect(where) or os.path.exists(where) or (named and _detects(named, where))):
         raise InputError(f"data {shortened(where)}: no such file or folder")
-    rows = [LAYOUTS[layout]] if layout else [row for row in LAYOUTS.values() if row.detect(where)]
-    if not rows or not rows[0].detect(where):
+    row = next((row for row in ((named,) if named else _in_order()) if _detects(row, where)), None)
+    if row is None:
         reason = f"not of layout {layout}" if layout else "of no layout that is known"
         raise InputError(f"data {where}: {reason}; known: {', '.join(LAYOUTS)}")
-    found = rows[0].load(DatasetRequest(where, split, synsets))
+    with PLUGINS.blame(row.name, LAYOUTS):
+        found = row.load(DatasetRequest(where, split, synsets))
     if not found.entries:
         raise InputError(f"data {where}: no images in it (layout {found.layout})")
     return found
+
+
+def _in_order() -> Iterator[Layout]:
+    """Our layouts, and before `folder`, which recognises any folder, those of installed packages."""
+    yield from (row for row in LAYOUTS.values() if row is not folder.LAYOUT)
+    yield from (row for name, row in PLUGINS.every(LAYOUTS).items() if name not in LAYOUTS)
+    yield folder.LAYOUT
+
+
+def _detects(row: Layout, where: str) -> bool:
+    with PLUGINS.blame(row.name, LAYOUTS):
+        return row.detect(where)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
-from gradskip_onnx.errors import InputError
+from gradskip_onnx.imports.plugins import PluginRows
 from gradskip_onnx.metrics import METRICS, Choice, ImageMetric
 from gradskip_onnx.metrics.table import Row
 
@@ -20,13 +21,17 @@ M = TypeVar("M", ImageMetric, GroupMetric)
 
 OTHER_KINDS: tuple[Row, ...] = (RANDOMISATION, CLASS_SENSITIVITY, NOISE_STABILITY, ZERO_SHIFT, GFLOPS)
 EVERY_METRIC: Mapping[str, Row] = {**METRICS, **{row.name: row for row in OTHER_KINDS}}
+PLUGINS: PluginRows[Row] = PluginRows("metric", "gradskip_onnx.metrics", ImageMetric, lambda row: row.options())
 
 
 def find_metric(name: str) -> Row:
-    """The metric of that name; raises InputError for an unknown name."""
-    if name not in EVERY_METRIC:
-        raise InputError(f"unknown metric {name!r}; known: {', '.join(EVERY_METRIC)}")
-    return EVERY_METRIC[name]
+    """The metric of this name, ours or of an installed package; raises InputError for an unknown name."""
+    return PLUGINS.find(name, EVERY_METRIC)
+
+
+def every_metric() -> dict[str, Row]:
+    """Every metric, ours and of installed packages, by name."""
+    return PLUGINS.every(EVERY_METRIC)
 
 
 def choose_metric(name: str, **options: Any) -> Choice[Row]:
@@ -50,12 +55,21 @@ class Measurement(Generic[M]):
     def settings(self) -> dict[str, Any]:
         return asdict(self.choice.options)
 
+    @property
+    def package(self) -> str:
+        """The installed package that brings the metric, with its version; empty for a metric of our own."""
+        return PLUGINS.package(self.choice.row.name, EVERY_METRIC)
+
+    def blame(self) -> AbstractContextManager[None]:
+        """Errors of a package's metric name the package."""
+        return PLUGINS.blame(self.choice.row.name, EVERY_METRIC)
+
 
 def measurements(metrics: Sequence[Choice[M]]) -> tuple[Measurement[M], ...]:
     """The measurements that the metrics need, without duplicates."""
     found: dict[tuple[str, Any], Measurement[M]] = {}
     for choice in metrics:
-        found.setdefault(_identity(choice), Measurement(choice.row.measure.__name__, choice))
+        found.setdefault(_identity(choice), Measurement(_name(choice.row.measure), choice))
     return tuple(found.values())
 
 
@@ -64,5 +78,11 @@ def measurement_of(choice: Choice[Any], among: Sequence[Measurement[Any]]) -> Me
     return next(one for one in among if _identity(one.choice) == _identity(choice))
 
 
+def _name(measure: Callable[..., Any]) -> str:
+    """The name of a measurement in the ledger; a package's function may be called like one of ours."""
+    ours = measure.__module__.startswith("gradskip_onnx.")
+    return measure.__name__ if ours else f"{measure.__module__}.{measure.__qualname__}"
+
+
 def _identity(choice: Choice[Any]) -> tuple[str, Any]:
-    return choice.row.measure.__qualname__, choice.options
+    return f"{choice.row.measure.__module__}.{choice.row.measure.__qualname__}", choice.options

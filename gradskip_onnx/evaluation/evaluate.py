@@ -29,6 +29,7 @@ from .page import Note, render
 from .run import Run
 from .run_folder import claim
 from .summary import Summary, summarise
+from .truth import lacking
 
 Step = Callable[[str], None]
 
@@ -66,23 +67,27 @@ def set_up(
     pictures: int = 8,
     retry: bool = False,
 ) -> tuple[Evaluation, list[str]]:
-    """An evaluation, and warnings; methods that cannot explain the model are left out."""
+    """An evaluation, and warnings; methods that cannot explain the model, metrics without ground truth are left out."""
     if target not in TARGETS:
         raise InputError(f"target: got {target!r}, allowed: {', '.join(TARGETS)}")
     labels, warnings = resolve_labels(dataset, explainer, required=target == "label")
-    refused = {m.label: reason for m in methods if (reason := m.row.refuses(explainer.architecture))}
+    refused = {m.label: reason for m in methods if (reason := m.refuses(explainer.architecture))}
     kept = {m.label: m for m in methods if m.label not in refused}
     if not methods:
         raise InputError("no method was named")
     if not kept:
         methods[0].check(explainer.architecture)
     warnings += [f"method {name} is left out: {reason}" for name, reason in refused.items()]
+    untold = {metric.label: lack for metric in metrics if (lack := lacking(metric.row, dataset, labels))}
+    if len(untold) == len({metric.label for metric in metrics}) and untold:
+        raise InputError("; ".join(f"metric {name}: {lack}" for name, lack in untold.items()))
+    warnings += [f"metric {name} is left out: {lack}" for name, lack in untold.items()]
     evaluation = Evaluation(
         explainer=explainer,
         dataset=dataset,
         labels=labels,
         methods=tuple(kept.values()),
-        metrics=tuple({metric.label: metric for metric in metrics}.values()),
+        metrics=tuple({metric.label: metric for metric in metrics if metric.label not in untold}.values()),
         target=target,
         score=score,
         batch=batch,
@@ -129,6 +134,7 @@ def write(report: Report, *, title: str, command: str = "", findings: Findings |
         report.run,
         report.summary,
         report.prices,
+        report.everything,
         title=title,
         command=command,
         notes=found.notes,

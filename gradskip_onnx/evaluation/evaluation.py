@@ -75,7 +75,10 @@ class Evaluation:
             "digest": digest,
             "label": self.labels.get(entry.id),
         }
-        return found if method is None else found | {"method": method.row.name, "options": method.settings}
+        if method is None:
+            return found
+        package = {"package": method.package} if method.package else {}
+        return found | {"method": method.row.name, "options": method.settings} | package
 
 
 def preparation(preprocess: Preprocess) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from gradskip_onnx.metrics import Measured
 from gradskip_onnx.pipeline.ledger import Ledger
 from gradskip_onnx.types import Array
 
-from .records import measured_of
+from .records import Answer, answer_of, measured_of
 
 Place = tuple[str, int | None]  # image and class
 
@@ -33,6 +33,7 @@ class Gathered:
     results: dict[Place, Measured] = field(default_factory=dict)
     checks: dict[Place, Mapping[str, float]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    answers: dict[Place, Answer] = field(default_factory=dict)
     sums: dict[str, tuple[Array, Array, int]] = field(default_factory=dict)  # kind -> x, sum of y, count
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -46,6 +47,8 @@ class Gathered:
         for case in record["cases"]:
             self.results[image, case["target"]] = measured_of(case)
             self.checks[image, case["target"]] = case["checks"]
+            if answer := answer_of(case):
+                self.answers[image, case["target"]] = answer
             for kind, (x, y) in case["curves"].items():
                 _, total, count = self.sums.get(kind, (None, np.zeros(len(y)), 0))
                 self.sums[kind] = (np.array(x), total + y, count + 1)

@@ -19,7 +19,7 @@ from gradskip_onnx.output.atomic import write_whole
 from gradskip_onnx.pipeline.ledger import key_of
 from gradskip_onnx.types import Array
 
-SIDE = 224  # the longer side, in pixels
+SIDE = 384  # the longer side, in pixels: enough to be enlarged on a telephone
 QUALITY = 85
 FOLDER = "pictures"
 

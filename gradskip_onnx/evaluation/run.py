@@ -28,7 +28,7 @@ from .forward import Forward
 from .metric_kinds import GroupMetric
 from .pictures import FOLDER as PICTURES
 from .pictures import Pictures, map_thumbnail, thumbnail
-from .records import NAME, case_document
+from .records import NAME, Answer, case_document
 
 OPEN_BYTES = 2 << 30  # weights in open sessions; if the sessions of all methods need more, methods take turns
 MOST_OPEN = 6  # methods with open sessions, because activations may take more memory than a small model
@@ -107,8 +107,8 @@ class Run:
         return self.evaluation.facts(entry, self.digests[entry.id], method)
 
     def _key(self, entry: Entry, method: MethodChoice, measurement: Measurement[Any]) -> str:
-        facts = self._facts(entry, method)
-        return key_of(facts | {"measure": measurement.name, "settings": measurement.settings})
+        facts = self._facts(entry, method) | {"measure": measurement.name, "settings": measurement.settings}
+        return key_of(facts | ({"metric package": measurement.package} if measurement.package else {}))
 
     def _must_measure(self, key: str) -> bool:
         """Whether the result of a key is missing; the key becomes one of the run in any case."""
@@ -158,8 +158,11 @@ class Run:
             if isinstance(found, GradskipError):
                 raise found
             saliency = Saliency(found.map, found.relevance.scores)
-            (measured,) = measure([measurement.choice], case.sample, saliency, case.score)
-            documents.append(case_document(case.sample.target, measured, found.relevance.checks))
+            with measurement.blame():
+                (measured,) = measure([measurement.choice], case.sample, saliency, case.score)
+                measurement.choice.row.value(measured)  # raises KeyError if a term is missing
+            answer = Answer(found.target.probability, found.top[0].index)
+            documents.append(case_document(case.sample.target, measured, found.relevance.checks, answer))
         return documents
 
     def _record(

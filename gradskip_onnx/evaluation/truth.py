@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from gradskip_onnx.datasets import Entry
+from gradskip_onnx.datasets import Dataset, Entry
 from gradskip_onnx.datasets.entry import UNLABELLED
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.interpolate import nearest
 from gradskip_onnx.images.preprocess import Geometry
-from gradskip_onnx.metrics import IGNORED, Box
+from gradskip_onnx.metrics import IGNORED, Box, ImageMetric
+from gradskip_onnx.metrics.table import Row
 from gradskip_onnx.types import Array, Size
 
 OTHER = -2  # a pixel outside the outline: not the class of the label, and no other known class
 AREA = 0.005  # smallest share of the input that a class must cover to be explained
+
+
+# Fields of Sample in words, and the layouts that have them.
+TRUTHS: Mapping[str, tuple[str, str]] = {
+    "mask": ("a mask of the object's pixels", "ade20k, planted"),
+    "boxes": ("boxes around the object", "imagenet"),
+}
+
+
+def lacking(row: Row, dataset: Dataset, labels: Mapping[str, int]) -> str:
+    """What a metric needs and no image of the dataset has, and where it is found; empty if nothing is missing."""
+    needs = row.needs if isinstance(row, ImageMetric) else ()
+    if not needs or any(_has(entry, need, labels) for entry in dataset.entries for need in needs):
+        return ""
+    if "mask" in needs and any(entry.outline is not None for entry in dataset.entries):
+        return f"it needs {TRUTHS['mask'][0]}, and the model knows no class of {dataset.where} by name; give --labels"
+    words = [TRUTHS.get(need, (need, "")) for need in needs]
+    wanted, layouts = " or ".join(text for text, _ in words), ", ".join(filter(None, (where for _, where in words)))
+    known = f" (layouts with it: {layouts})" if layouts else ""
+    return f"it needs {wanted}, and {dataset.where} (layout {dataset.layout}) has none{known}"
+
+
+def _has(entry: Entry, need: str, labels: Mapping[str, int]) -> bool:
+    """Whether an entry can give a field of Sample; an outline is that of the label."""
+    if need == "mask":
+        return entry.areas is not None or (entry.outline is not None and entry.id in labels)
+    return getattr(entry, need, None) is not None
 
 
 def seen_box(box: Box, geometry: Geometry, size: Size) -> Box:

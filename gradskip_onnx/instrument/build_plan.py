@@ -23,7 +23,8 @@ from gradskip_onnx.graph.architecture import Reading
 from gradskip_onnx.graph.read.assemble import assemble
 from gradskip_onnx.graph.rewrite.mix_before_enlarging import OPERATORS, mix_before_enlarging
 from gradskip_onnx.graph.rewrite.prune_rows import prune_rows
-from gradskip_onnx.graph.rewrite.repeat_head import readable, repeat_head
+from gradskip_onnx.graph.rewrite.repeat_head import mean_in_place_of_each, readable, repeat_head
+from gradskip_onnx.surgeon.node_writer import NodeWriter
 from gradskip_onnx.surgeon.pause_collector import collector_paused
 from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.tasks import task_of
@@ -58,7 +59,7 @@ def build_plan(
     if needs.position and architecture.position:
         values = list(dict.fromkeys([*values, architecture.position.before, architecture.position.after]))
         at = list(dict.fromkeys([*at, architecture.position.after]))
-    heads = _heads(graph, reading) if needs.readout_gradients else {}
+    heads = _heads(graph, reading, source, needs.readout_gradients == "mean") if needs.readout_gradients else {}
     outputs = [*keep, architecture.logits, *values]
     added, facts = _Added(), reading.facts
     table = rules.table()
@@ -111,10 +112,14 @@ def _block_tensors(blocks: Sequence[Block], needs: Needs, suffix: str) -> list[s
 Heads = Mapping[str, tuple[str, Mapping[str, TensorFact]]]  # attention -> scores of its head copy, facts of new tensors
 
 
-def _heads(graph: gs.Graph, reading: Reading) -> Heads:
-    """Append a copy of the head to every block whose tokens it can read."""
+def _heads(graph: gs.Graph, reading: Reading, source: Source, mean: bool) -> Heads:
+    """Append a copy of the head to every block whose tokens, or their mean, it can read."""
     architecture = reading.architecture
-    return {block.attention: repeat_head(graph, architecture, reading.facts, block) for block in readable(architecture)}
+    average = mean_in_place_of_each(NodeWriter(graph, source.opset["ai.onnx"])) if mean else None
+    return {
+        block.attention: repeat_head(graph, architecture, reading.facts, block, average)
+        for block in readable(architecture)
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,3 +155,42 @@ def test_legrad(name, blocks):
     expected = np.mean(maps[-blocks:], axis=0)
 
     agree(model.run("legrad", blocks=blocks).scores, on_grid(model, expected))
+
+
+@models
+@pytest.mark.parametrize(("blocks", "count"), [(0, 2), (4, 4)])
+def test_legrad_as_its_authors_read(name, blocks, count):
+    """All tokens of a block, special ones included, become their mean before the norm; one vector reaches the head."""
+    model = pair(name)
+    maps = []
+    for at in range(len(model.module.blocks))[-count:]:
+        tokens = model.tokens(model.image)
+        for block in model.module.blocks[:at]:
+            tokens = block(tokens)
+        seen: list[torch.Tensor] = []
+        hook = model.module.blocks[at].attn.attn_drop.register_forward_hook(lambda _m, _i, out, to=seen: to.append(out))
+        mean = model.module.blocks[at](tokens).mean(dim=1)
+        hook.remove()
+        score = head_of_one(model, mean)[0, model.target]
+        (G,) = torch.autograd.grad(score, seen)
+        maps.append(G[0].clamp(min=0).mean(dim=0).mean(dim=0).numpy())
+
+    agree(model.run("legrad", readout="mean", blocks=blocks).scores, on_grid(model, np.mean(maps, axis=0)))
+
+
+def head_of_one(model: Pair, vector: torch.Tensor) -> Any:
+    """The norm and the linear layer, or the mean of both linear layers, on one vector (1, d)."""
+    module = model.module
+    normed = module.fc_norm(module.norm(vector))
+    if hasattr(module, "head_dist"):
+        return (module.head(normed) + module.head_dist(normed)) / 2
+    return module.head(normed)
+
+
+def test_legrad_of_the_mean_differs_from_that_of_the_tokens():
+    """Else the option would do nothing; the default is as before it."""
+    model = pair("class token")
+    both = [model.run("legrad", readout=readout, blocks=2).scores for readout in ("tokens", "mean")]
+
+    assert np.corrcoef(both[0].ravel(), both[1].ravel())[0, 1] < 0.999
+    np.testing.assert_array_equal(model.run("legrad").scores, model.run("legrad", readout="tokens").scores)

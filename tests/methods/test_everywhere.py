@@ -15,7 +15,7 @@ import gradskip_onnx
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.demo import demo_model
 from gradskip_onnx.demo.scenes import scene
-from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.methods import METHODS
 from gradskip_onnx.methods.masking.rise import RiseOptions, draw_masks
@@ -144,7 +144,7 @@ def carried(row: Array, factors: list[Array], stop: int = 0) -> Array:
     return np.asarray(row.reshape(blocks[stop].grid))
 
 
-def explained(name: str, **options: float) -> Array:
+def explained(name: str, **options: float | str) -> Array:
     explainer, _, _ = passed()
     chosen: Any = options
     (found,) = explainer.explain(picture(explainer)[None], method=name, **chosen)
@@ -197,6 +197,11 @@ def test_legrad_of_segformer():
 
     # two backward passes, which ONNX Runtime fuses differently: float32 rounding through a block and the decoder
     same(explained("legrad"), G.mean(axis=(0, 1)).reshape(block.grid), within=1e-5)
+
+
+def test_legrad_of_the_mean_is_for_classes_of_the_image():
+    with pytest.raises(InputError, match="legrad option readout: mean is for classes"):
+        explained("legrad", readout="mean")
 
 
 def test_rise_of_segformer():

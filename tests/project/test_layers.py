@@ -15,7 +15,7 @@ FOLDERS = {"gradskip_onnx": "gradskip_onnx", "exporters": "gradskip_onnx.exporte
 # never in a circle.
 LEVELS: dict[str, tuple[str, ...]] = {
     "commands": ("cli", "exporters"),
-    "studies": ("evaluation", "metrics", "datasets"),
+    "studies": ("plugins", "evaluation", "metrics", "datasets"),
     "explanations": ("api", "pipeline", "selfcontained", "output", "drawing", "explanation"),
     "passes": ("passes", "cache", "instrument", "methods"),
     "graphs": ("graph", "autodiff", "surgeon", "runtime", "model_file"),

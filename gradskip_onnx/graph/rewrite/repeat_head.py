@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.graph.layouts import axes_of
+from gradskip_onnx.surgeon.node_writer import NodeWriter
 from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Architecture, Block, TensorFact
+
+from .write import Write
 
 PREFIX = "gradskip/readout"
 
@@ -20,20 +26,26 @@ def readable(architecture: Architecture) -> tuple[Block, ...]:
 
 
 def repeat_head(
-    graph: gs.Graph, architecture: Architecture, facts: Mapping[str, TensorFact], block: Block
+    graph: gs.Graph,
+    architecture: Architecture,
+    facts: Mapping[str, TensorFact],
+    block: Block,
+    average: Average | None = None,
 ) -> tuple[str, dict[str, TensorFact]]:
     """Copy the nodes from the last block's tokens to the scores, reading the tokens of `block` instead; edits `graph`.
 
     Returns the name of the scores and the facts of all new tensors. Where the head also reads something else (earlier
-    stages, in a segmentation model) the copy reads the same.
+    stages, in a segmentation model) the copy reads the same. With `average` the copy reads the mean of all tokens in
+    the place of each of them.
     """
     last = architecture.blocks[-1]
-    if block.tokens_out == last.tokens_out:
+    if block.tokens_out == last.tokens_out and average is None:
         return architecture.logits, {}
     _require_alike(block, last, facts)
-    tensors = graph.tensors()
-    copies: dict[str, Any] = {last.tokens_out: tensors[block.tokens_out]}
-    added: dict[str, TensorFact] = {}
+    read, added = graph.tensors()[block.tokens_out], dict[str, TensorFact]()
+    if average is not None:
+        read, added = average(read, facts[block.tokens_out], block.output_layout)
+    copies: dict[str, Any] = {last.tokens_out: read}
     nodes = []
     for node in _head(graph, last.tokens_out, architecture.logits):
         outputs = []
@@ -48,6 +60,32 @@ def repeat_head(
         nodes.append(gs.Node(node.op, name, dict(node.attrs), inputs, outputs, domain=node.domain))
     graph.nodes.extend(nodes)
     return copies[architecture.logits].name, added
+
+
+Average = Callable[[Any, TensorFact, str], tuple[Any, dict[str, TensorFact]]]
+
+
+def mean_in_place_of_each(nodes: NodeWriter) -> Average:
+    """A function that appends the mean over the tokens, as often as there are tokens.
+
+    A head that norms tokens one by one and then picks or averages some gives what it would give to the mean alone.
+    """
+
+    def write(tokens: gs.Variable, fact: TensorFact, layout: str) -> tuple[gs.Variable, dict[str, TensorFact]]:
+        axes = [at for at, letters in enumerate(axes_of(layout)) if set(letters) <= set("nyx")]
+        if not axes or len(axes) != sum(any(letter in "nyx" for letter in letters) for letters in axes_of(layout)):
+            raise UnsupportedModelError("no-readout", f"tokens laid out as {layout} have no axis to average over")
+        w = Write(nodes, {tokens.name: fact})
+        mean, shape = w.reduce("ReduceMean", tokens, axes), w.op("Shape", tokens, gives=np.int64)
+        everywhere = w.op("Expand", mean, shape)
+        dims = tuple(1 if at in axes else size for at, size in enumerate(fact.dims))
+        return everywhere, {
+            mean.name: replace(fact, dims=dims),
+            shape.name: TensorFact((len(fact.dims),), np.dtype(np.int64)),
+            everywhere.name: fact,
+        }
+
+    return write
 
 
 def _head(graph: gs.Graph, start: str, end: str) -> list[Any]:

@@ -1,0 +1,1 @@
+"""A method, a metric and a layout of data for gradskip-onnx: a template to copy."""
