@@ -59,6 +59,8 @@ def _notes(view: MapView, style: PictureStyle, several: bool) -> tuple[str, ...]
     elif view.empty:
         found.append("nothing to draw: relevance is the same everywhere")
     else:
+        if view.signed and style.outline > 0 and not view.area.any():
+            found.append("no line: next to nothing speaks for the class")
         if view.nearly_even:
             found.append("nearly even: colours span small differences")
         if view.clipped:

@@ -14,7 +14,8 @@ from .outline import smallest_area
 from .smoothing import smooth
 from .style import PictureStyle
 
-NEGATIVE_MATTERS = 0.1  # share of negative relevance above which both signs are drawn
+# Share of all relevance: negative above it is drawn; positive below it, beside drawn negative, gets no line.
+MATTERS = 0.1
 NONE_BELOW = 0.04  # share of the top below which nothing is drawn
 SPIKES = 0.005  # share of the pixels that may exceed the range of the colours
 SPIKY = 1.5  # strongest / range from which the range is clipped: else a few strong pixels make the whole map pale
@@ -77,20 +78,26 @@ def view_of(heat: HeatMap, size: tuple[int, int], style: PictureStyle) -> MapVie
     down, across = heat.blur_unit
     sigma = (style.smoothing * down * zoom[0], style.smoothing * across * zoom[1])
     drawn[seen] = smooth(place(heat.values, (height, width), (0, 0, width, height))[seen], sigma)
-    area = np.zeros((height, width), bool)
-    area[seen] = smallest_area(drawn[seen], style.outline)
     signed = negative_matters(heat) if style.signed is None else style.signed
+    area = np.zeros((height, width), bool)
+    if not signed or negative_share(heat) < 1 - MATTERS:
+        area[seen] = smallest_area(drawn[seen], style.outline)
     low, top, clipped = _range(drawn[seen], signed)
     return MapView(drawn, seen, area, low, top, signed, clipped, heat.fine)
 
 
 def negative_matters(heat: HeatMap) -> bool:
-    """Whether negative relevance is more than a tenth of all in the part that the model saw."""
+    """Whether negative relevance is more than a tenth of all."""
+    return negative_share(heat) > MATTERS
+
+
+def negative_share(heat: HeatMap) -> float:
+    """The share of negative relevance in the part that the model saw; 0 without any relevance."""
     height, width = heat.values.shape
     values = heat.values[_slices(height, width, heat.box)]
     negative = -float(np.minimum(values, 0).sum(dtype=np.float64))
     total = float(np.abs(values).sum(dtype=np.float64))
-    return negative > NEGATIVE_MATTERS * total
+    return negative / total if total > 0 else 0.0
 
 
 def _range(values: Array, signed: bool) -> tuple[float, float, bool]:

@@ -47,6 +47,16 @@ def test_the_area_of_a_view_holds_its_share_of_what_is_drawn(share):
     assert view.area_share == pytest.approx(view.area.mean())
 
 
+def test_next_to_nothing_gets_no_line():
+    """Beside strong negative relevance, a line around invisible positive relevance would mislead."""
+    values = -hills(200, 150)
+    values[:5] = 0.01 * values.max() + 0.001
+
+    assert not view_of(heat(values), (200, 150), PictureStyle()).area.any()
+    assert view_of(heat(values), (200, 150), PictureStyle(signed=False)).area.any()
+    assert view_of(heat(values + 0.3), (200, 150), PictureStyle()).area.any()
+
+
 @pytest.mark.parametrize("ground", [0, 60, 128, 200, 255])
 def test_the_line_is_read_on_every_ground(ground):
     area = np.zeros((80, 80), bool)
