@@ -11,7 +11,7 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.interpolate import Box
 from gradskip_onnx.types import Array
 
-FINEST = 28  # patches a side; smaller ones are smoothed as if there were so many
+FINEST = 20  # patches a side; smaller ones are smoothed as if there were so many
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,16 +42,18 @@ def draw_line(picture: Array, area: Array, width: float) -> Array:
     margin = int(np.ceil(4 * width))
     padded = np.pad(area, margin, mode="edge")
     mask = Image.fromarray(np.where(padded, 255, 0).astype(np.uint8))
-    soft = np.asarray(mask.filter(ImageFilter.GaussianBlur(width)), np.float64)[margin:-margin, margin:-margin] / 255
-    distance = np.abs(_quantile(soft)) * width
-    cased = _mix(picture, DARK, 0.75 * _within(distance, CASING * width / 2))
-    return _mix(cased, LINE, _within(distance, width / 2))
+    soft = np.asarray(mask.filter(ImageFilter.GaussianBlur(width)))[margin:-margin, margin:-margin]
+    near = (soft > 0) & (soft < 255)
+    distance = np.abs(_quantile(soft[near] / 255)) * width
+    drawn = picture.copy()
+    cased = _mix(picture[near], DARK, 0.75 * _within(distance, CASING * width / 2))
+    drawn[near] = _mix(cased, LINE, _within(distance, width / 2))
+    return drawn
 
 
 def _quantile(shares: Array) -> Array:
     """Quantiles of the normal distribution, by the logistic one, which is close enough for a line."""
-    inner = np.clip(shares, 1e-4, 1 - 1e-4)
-    return np.asarray(np.log(inner / (1 - inner)) / 1.702)
+    return np.asarray(np.log(shares / (1 - shares)) / 1.702)
 
 
 def _within(distance: Array, reach: float) -> Array:
@@ -59,6 +61,6 @@ def _within(distance: Array, reach: float) -> Array:
     return np.clip(reach + 0.5 - distance, 0.0, 1.0)
 
 
-def _mix(picture: Array, colour: tuple[int, int, int], cover: Array) -> Array:
-    mixed: Array = picture * (1 - cover[..., None]) + np.array(colour, np.float64) * cover[..., None]
-    return mixed
+def _mix(pixels: Array, colour: tuple[int, int, int], cover: Array) -> Array:
+    """Pixels (n, 3) with a colour over them, each by its cover (n,)."""
+    return np.asarray(pixels + cover[:, None] * (np.array(colour) - pixels))

@@ -45,28 +45,28 @@ def overlay_panel(photo: Image.Image, view: MapView, style: PictureStyle) -> Ima
 
 def coloured(ground: Array, strength: Array, signed: bool, style: PictureStyle) -> Array:
     """Strengths (H, W) in colours over a ground (H, W, 3): the stronger, the less of the ground is left."""
-    colours = paint(np.abs(strength), FOR if signed else PALETTES[style.palette])
-    if signed:
-        colours = np.where(strength[..., None] < 0, paint(-strength, AGAINST), colours)
-    shown = np.clip((np.abs(strength) - NONE_BELOW) / (1 - NONE_BELOW), 0.0, 1.0)
-    cover = style.opacity * shown[..., None] ** COVER_CURVE
-    return np.asarray(ground * (1 - cover) + colours * cover)
+    drawn = ground.astype(np.float32)
+    for sign, table in ((1, FOR if signed else PALETTES[style.palette]), (-1, AGAINST)):
+        shown = sign * strength > NONE_BELOW
+        much = np.abs(strength[shown])[:, None]
+        cover = style.opacity * ((much - NONE_BELOW) / (1 - NONE_BELOW)) ** COVER_CURVE
+        drawn[shown] += cover * (paint(much[:, 0], table) - drawn[shown])
+    return drawn
 
 
 def cutout_panel(photo: Image.Image, view: MapView) -> Image.Image:
     """The outlined area in its own colours, everything else dark."""
-    rest = _ground(photo, view) * SHADE
-    alone = np.where(view.area[..., None], np.asarray(photo, np.float64), rest)
+    alone = _ground(photo, view) * np.float32(SHADE)
+    alone[view.area] = np.asarray(photo)[view.area]
     return as_image(draw_line(alone, view.area, line_width(photo.size)))
 
 
 def _ground(photo: Image.Image, view: MapView) -> Array:
     """The photograph, grey and darkened; darker still where the model did not see it."""
-    picture = np.asarray(photo, np.float64)
-    grey = picture @ np.array([0.299, 0.587, 0.114])
-    calm = COLOUR_KEPT * picture + (1 - COLOUR_KEPT) * grey[..., None]
-    ground = 255 * (DARKEST + (LIGHTEST - DARKEST) * (calm / 255) ** SHADOWS)
-    unseen: Array = ground * UNSEEN
+    calm = Image.blend(photo.convert("L").convert("RGB"), photo, COLOUR_KEPT)
+    tones = 255 * (DARKEST + (LIGHTEST - DARKEST) * (np.arange(256) / 255) ** SHADOWS)
+    ground = tones.astype(np.float32)[np.asarray(calm)]
+    unseen: Array = ground * np.float32(UNSEEN)
     unseen[view.seen] = ground[view.seen]
     return unseen
 

@@ -102,7 +102,7 @@ def negative_share(heat: HeatMap) -> float:
 
 def _range(values: Array, signed: bool) -> tuple[float, float, bool]:
     """The values drawn as none and as the strongest, and whether some lie beyond."""
-    low = 0.0 if signed else max(0.0, float(values.min()))
+    low = max(0.0, float(values.min()))
     sizes = np.abs(values) if signed else np.maximum(values, low)
     reach, usual = float(sizes.max()), float(np.quantile(sizes, 1 - SPIKES))
     clipped = reach - low > SPIKY * (usual - low) > 0

@@ -76,6 +76,13 @@ def test_only_what_the_model_saw_decides_about_signs():
     assert not negative_matters(heat(values, (0, 0, 2, 1)))
 
 
+def test_a_positive_map_is_drawn_from_its_least_value_whatever_stands_beside_it():
+    values = np.array([[1.0, 2.0, 3.0]])
+    both, one = (view_of(heat(values), (3, 1), PictureStyle(smoothing=0, signed=signed)) for signed in (True, False))
+
+    np.testing.assert_array_equal(both.strength, one.strength)
+
+
 RANGES = [
     (np.array([[1.0, 3.0]]), None, (1.0, 3.0)),
     (np.array([[-0.1, 3.0]]), None, (0.0, 3.0)),
