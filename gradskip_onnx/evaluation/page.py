@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.resources import files
 
+from gradskip_onnx.explanation.document import versions
 from gradskip_onnx.imports.optional import import_optional
 from gradskip_onnx.metrics import Choice, Metric
 from gradskip_onnx.metrics.statistics import Interval
-from gradskip_onnx.output.documents import versions
 
 from .chart import Chart, chart, style
 from .cost import Price

@@ -1,0 +1,129 @@
+"""Every command and every program on the pages runs as it stands there, or says why not and is at least well-formed."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import shutil
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from gradskip_onnx.autodiff.rules.table import NOTES, VJPS
+from gradskip_onnx.demo import demo_model
+from gradskip_onnx.demo.scenes import CLASSES, scene
+
+from .snippet_commands import check_line, run_line
+from .snippets import PAGES, ROOT, Snippet, lines, programs, unmarked_commands
+
+TORCH = find_spec("torch") is not None
+PROGRAMS = {page: programs(page) for page in PAGES}
+RUN = {page: [block for block in found if block.not_run is None] for page, found in PROGRAMS.items()}
+NOT_RUN = [block for found in PROGRAMS.values() for block in found if block.not_run is not None]
+PHOTOS = ("photo.jpg", "photo.png", "image.png", "a.png", "b.png", "cat.jpg")
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that the pages name, all from the demo: models, photographs, names of classes."""
+    folder = tmp_path_factory.mktemp("files")
+    for name in ("model.onnx", "vit.onnx", "deit_tiny.onnx"):
+        shutil.copyfile(demo_model(), folder / name)
+    for seed, name in enumerate(PHOTOS):
+        Image.fromarray(scene(seed, 192).image).save(folder / name)
+    for place in ("photos", "images"):
+        (folder / place).mkdir()
+        for seed in range(4):
+            Image.fromarray(scene(seed).image).save(folder / place / f"{seed}.png")
+    labelled = folder / "labelled"
+    for seed in range(4):
+        found = scene(seed)
+        (labelled / CLASSES[found.label]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(found.image).save(labelled / CLASSES[found.label] / f"{seed}.png")
+    (folder / "names.txt").write_text("\n".join(["cat", "dog", *CLASSES[2:]]) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def place(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with those files; tables of operators are as before when the test is over."""
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Image.Image, "show", lambda *_, **__: None)  # no viewer
+    for table in (VJPS, NOTES):
+        for key in table:
+            monkeypatch.setitem(table, key, table[key])  # type: ignore[attr-defined]
+    return tmp_path
+
+
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.torch] if any(block.needs_torch for block in RUN[page]) else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=marks(page), id=page.name) for page, found in RUN.items() if found],
+)
+def test_snippets_run(page: Path, place: Path):
+    """The blocks of a page in order, in one folder and one Python session, as a reader would paste them."""
+    if not TORCH and any(block.needs_torch for block in RUN[page]):
+        pytest.skip("needs torch")
+    session: dict[str, Any] = {"__name__": "__main__"}
+    for block in RUN[page]:
+        if block.language == "sh":
+            for line in lines(block.code):
+                run_line(line, place)
+        else:
+            run_python(block, session)
+
+
+def run_python(block: Snippet, session: dict[str, Any]) -> None:
+    """Dataclasses and tracebacks want to see the source."""
+    linecache.cache[block.name] = (len(block.code), None, block.code.splitlines(keepends=True), block.name)
+    with warnings.catch_warnings():
+        exec(compile(block.code, block.name, "exec"), session)
+
+
+@pytest.mark.parametrize("block", [pytest.param(b, id=b.name) for b in NOT_RUN if b.language == "sh"])
+def test_what_is_not_run_is_well_formed(block: Snippet):
+    if not TORCH and re.search(r"-m benchmarks", block.code):
+        pytest.skip("the benchmarks import torch")
+    for line in lines(block.code):
+        check_line(line)
+
+
+@pytest.mark.parametrize("block", [pytest.param(b, id=b.name) for b in NOT_RUN if b.language == "python"])
+def test_python_that_is_not_run_compiles(block: Snippet):
+    compile(block.code, block.name, "exec")
+
+
+def test_reasons_are_few_and_said_in_words():
+    assert len(NOT_RUN) < sum(map(len, RUN.values()))
+    assert all(len(block.not_run or "") > 10 for block in NOT_RUN)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_command_hides_outside_a_shell_block(page: Path):
+    assert unmarked_commands(page) == []
+
+
+def test_the_checks_see_faults():
+    """Wrong options, commands, extras, markers and files are found."""
+    for line in (
+        "gradskip-onnx explain model.onnx photo.jpg --metod rise",
+        "gradskip-onnx explian",
+        "gradskip-onnx inspect",
+        "pip install '.[gpus]'",
+        'pytest -m "not slwo"',
+        "python -m benchmarks.nothing",
+        "bash .ci/nothing",
+        "gradskip_onnx explain",
+    ):
+        with pytest.raises(BaseException):  # noqa: B017 (of click or of assert)
+            check_line(line)
+    assert ROOT.is_dir()
