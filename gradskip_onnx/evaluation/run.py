@@ -160,7 +160,9 @@ class Run:
             saliency = Saliency(found.map, found.relevance.scores)
             with measurement.blame():
                 (measured,) = measure([measurement.choice], case.sample, saliency, case.score)
-                measurement.choice.row.value(measured)  # raises KeyError if a term is missing
+                value = measurement.choice.row.value(measured)  # raises KeyError if a term is missing
+            if value is not None and not np.isfinite(value):
+                raise InputError(f"metric {measurement.choice.row.name} is {value} for this map")
             answer = Answer(found.target.probability, found.top[0].index)
             documents.append(case_document(case.sample.target, measured, found.relevance.checks, answer))
         return documents

@@ -180,13 +180,20 @@ def test_a_metric_of_a_package_is_measured_beside_ours(site: Path, tmp_path: Pat
     assert choose_metric("theirs").label == "theirs"
 
 
-@pytest.mark.parametrize("line", ['raise ValueError("no")', "return Measured({})"])
+FAULTS = {
+    'raise ValueError("no")': "metric theirs of the package theirs-metric 1.0 failed: ValueError: no",
+    "return Measured({})": "metric theirs of the package theirs-metric 1.0 failed: KeyError: 'value'",
+    'return Measured({"value": float("nan")})': "metric theirs is nan for this map",
+}
+
+
+@pytest.mark.parametrize("line", FAULTS)
 def test_a_metric_that_fails_stops_nothing(site: Path, tmp_path: Path, line: str):
     install(site, "theirs-metric", {"metrics": {"theirs": "ROW"}}, METRIC.format(line=line))
     result = evaluated(tmp_path)
 
     assert result.exit_code == 6
-    assert "metric theirs of the package theirs-metric 1.0 failed" in result.stderr
+    assert FAULTS[line] in result.stderr
     assert (tmp_path / "out" / "report.html").exists()
 
 

@@ -15,7 +15,7 @@ FOLDERS = {"gradskip_onnx": "gradskip_onnx", "exporters": "gradskip_onnx.exporte
 # never in a circle.
 LEVELS: dict[str, tuple[str, ...]] = {
     "commands": ("cli", "exporters"),
-    "studies": ("plugins", "evaluation", "metrics", "datasets"),
+    "studies": ("adapters", "plugins", "evaluation", "metrics", "datasets"),
     "explanations": ("api", "pipeline", "selfcontained", "output", "drawing", "explanation"),
     "passes": ("passes", "cache", "instrument", "methods"),
     "graphs": ("graph", "autodiff", "surgeon", "runtime", "model_file"),
@@ -109,17 +109,20 @@ def test_packages_form_no_circle():
     TopologicalSorter(uses).prepare()  # raises CycleError, which names the circle
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if package_of(m) != "exporters"])
+BRIDGES = {"exporters", "adapters"}  # between torch and us
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if package_of(m) not in BRIDGES])
 def test_run_time_needs_no_training_framework(module: str):
-    """torch and its friends are used by the exporters alone."""
+    """torch and its friends are used by the exporters and by bridges to packages built on them."""
     roots = {name.split(".")[0] for name in imports_of(module, MODULES[module])}
 
     assert roots.isdisjoint(TRAINING_FRAMEWORKS)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if package_of(m) == "exporters"])
-def test_exporters_import_torch_when_called(module: str):
-    """Importing an exporter must work where torch is missing."""
+@pytest.mark.parametrize("module", [m for m in MODULES if package_of(m) in BRIDGES])
+def test_bridges_import_torch_when_called(module: str):
+    """Importing an exporter or an adapter must work where torch is missing."""
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     top = {a.name.split(".")[0] for n in tree.body if isinstance(n, ast.Import) for a in n.names}
     top |= {(n.module or "").split(".")[0] for n in tree.body if isinstance(n, ast.ImportFrom) and not n.level}
