@@ -1,7 +1,7 @@
 """Hooks of the documentation site: files of the root become pages, notebooks too, and drawings come as they were drawn.
 
-The pages are written to be read on a forge as well. There README.md lies above docs/, mermaid is drawn and notebooks are
-shown; here links are turned, and nothing is asked of another server.
+The pages are written to be read on a forge as well, where README.md lies above docs/, mermaid is drawn and notebooks
+are shown. Here links are turned, and nothing is asked of another server.
 """
 
 from __future__ import annotations
@@ -88,10 +88,9 @@ def notebook_page(notebook: dict[str, Any], stem: str) -> tuple[str, dict[str, b
             parts.append(source)
             continue
         parts.append(f"```python\n{source}\n```")
-        for output in cell["outputs"]:
-            parts.append(_output(output, stem, pictures))
+        parts.extend(_output(output, stem, pictures) for output in cell["outputs"])
     first, *rest = parts
-    download = f"This page is a notebook: [{stem}.ipynb](https:{stem}.ipynb)".replace("https:", "./")
+    download = f'This page is a notebook: <a href="{stem}.ipynb" download>{stem}.ipynb</a>.'
     return "\n\n".join([first, download, *rest]) + "\n", pictures
 
 

@@ -57,7 +57,7 @@ def commands(scratch: Path) -> tuple[Command, ...]:
     model = str(demo_model())
     chosen = ("--methods=gradskip,rollout", "--metrics=insertion[steps=4]", "--resamples=100", "--batch-size=1")
     return (
-        Command("explain", ("explain", model, str(data), "--force", "--method", "gradskip", *QUICK), explained),
+        Command("explain", ("explain", model, str(data), "--method", "gradskip", *QUICK), explained),
         Command("evaluate", ("evaluate", model, str(data), *chosen, *QUICK), evaluated),
         *(
             [Command("export", ("export", *EXPORTED, "--force"), exported, "model.onnx", 1.0)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from .options import device_options, json_option, preprocess_options, read_folder, verbosity_options
-from .picture_options import picture_options, read_style
+from .file_options import file_options, read_file_settings
+from .options import device_options, json_lines_option, preprocess_options, verbosity_options
+from .picture_options import picture_options
 
 SOME_FAILED = 6
 
@@ -20,7 +22,8 @@ Examples:
   gradskip-onnx explain model.onnx photo.jpg --target top5 --json
   gradskip-onnx explain model.onnx photo.jpg --overlay-only --figure-size 1200 --outline 0.8
   gradskip-onnx explain model.onnx 'photos/*.jpg' -o maps --preset half --batch-size 8
-  gradskip-onnx explain model.onnx ./ -o maps            every image of the working folder
+  gradskip-onnx explain model.onnx ./ -o maps            every image of the working folder; goes on if stopped
+  gradskip-onnx explain model.onnx photos -o maps --write png,json --map-dtype float16
   gradskip-onnx explain segformer.onnx street.png --target road --region 320,400
   gradskip-onnx explain model.onnx photo.jpg --alpha 0.7 -O gate=branch
 """
@@ -29,9 +32,7 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("model", type=click.Path(path_type=Path), required=False)
 @click.argument("images", nargs=-1, metavar="[IMAGE|FOLDER|PATTERN]...")
-@click.option("-o", "--output", callback=read_folder, default="gradskip-out", show_default=True,
-              metavar="DIR", help="Folder for <stem>.png, <stem>.npy and <stem>.json.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Overwrite files of that name.")
+@file_options
 @click.option("--target", metavar="INDEX|LABEL|top5", help="Class to explain.  [default: the predicted one]")
 @click.option("--region", metavar="MASK|X,Y", help="Segmentation: a mask image, or a point in image pixels.")
 @click.option("--score", type=click.Choice(["logit", "probability"]), default="logit", show_default=True,
@@ -55,7 +56,7 @@ Examples:
 @picture_options
 @preprocess_options
 @device_options
-@json_option
+@json_lines_option
 @verbosity_options
 def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bool, **flags: Any) -> None:
     """Draw what MODEL looked at in images; without arguments, explain the embedded demo."""
@@ -65,38 +66,22 @@ def explain(model: Path | None, images: tuple[str, ...], output: Path, force: bo
     from gradskip_onnx.model_file.opening import open_if_possible
 
     file = open_if_possible(model or demo_model())  # hashes in the background during the imports below
-    from gradskip_onnx.explanation.files import FileSettings
     from gradskip_onnx.output.folder import Folder
-    from gradskip_onnx.pipeline.explain_jobs import check, explain_jobs, write_jobs
-    from gradskip_onnx.tasks import task_of
 
     from .console import Terminal
-    from .explain_request import load_explainer, read_request
+    from .explain_request import read_request
+    from .explain_run import Run
     from .inputs import read_jobs
-    from .report import report, report_model, report_options
 
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
-    request, settings = read_request(flags), FileSettings(style=read_style(flags))
+    request, settings = read_request(flags), read_file_settings(flags)
     jobs = read_jobs(images)
+    several = len(jobs) > 1 or (bool(images) and os.path.isdir(images[0]))
     if len(jobs) > len(images) > 0:
         terminal.print(f"images    {len(jobs)}")  # of folders and patterns: how many were meant
     folder = Folder(output, force or model is None)  # the demo overwrites its own files
     folder.open()
-    if not request.likeliest:
-        folder.claim(job.stem for job in jobs)
-    explainer = load_explainer(file, flags, len(jobs), fitted=True)
-    check(explainer, request)
-    report_model(terminal, explainer)
-    report_options(terminal, explainer.settled(request.question.method))
-    failures = 0
-    with terminal.progress(len(jobs), request.passes) as bar:
-        explained = explain_jobs(explainer, jobs, request, bar.further)
-        for outcome in write_jobs(explained, request, folder, settings):
-            if len(jobs) == 1:
-                outcome.result()  # raises the error of the only image
-            failures += outcome.error is not None
-            bar(outcome.job.path.name)
-            report(terminal, outcome, task_of(explainer.architecture).share, alone=len(jobs) == 1)
+    failures = Run(terminal, file, jobs, request, settings, folder, flags).explain(several)
     if failures:
         terminal.failed(f"{failures} of {len(jobs)} images failed")
         raise click.exceptions.Exit(SOME_FAILED)

@@ -13,7 +13,7 @@ import numpy as np
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.read import SUFFIXES, open_picture
 from gradskip_onnx.images.regions import Region
-from gradskip_onnx.pipeline.explain_jobs import Job, plan_jobs
+from gradskip_onnx.pipeline.jobs import Job, plan_jobs
 from gradskip_onnx.pipeline.question import Target
 
 

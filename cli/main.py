@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from typing import Any
 
@@ -66,6 +66,9 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         show_all = bool(ctx.params.get("traceback"))
+        if show_all:
+            with suppress(ImportError):
+                import_module("onnxruntime")  # who imports it first decides what it logs: here, all it has to say
         try:
             with nullcontext() if show_all else quiet_libraries(), plugin_warnings():
                 return super().invoke(ctx)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,6 +36,8 @@ WORDS = {
     "readout_gradients": "gradient at each attention of its block's own score",
     "attention_relevance": "relevance of each attention",
 }
+COLUMNS = 80  # of a terminal
+GAP = 2  # between columns
 DEPTH = 12  # blocks of the example transformer for which the table lists what a method reads
 
 
@@ -56,21 +59,25 @@ def methods(name: str | None, as_json: bool) -> None:
         return
     rows = every_method()
     terminal.document({"format": FORMAT, "methods": [document(row) for row in rows]}, single=True)
-    from .inspect_report import table
-
-    cells = [
-        (row.name, passes(row.cost(chosen)), row.summary, listed(row, chosen), row.reference)
-        for row in rows
-        for chosen in [row.options()]
-    ]
-    terminal.table(table(f"{len(rows)} methods", ("method", "passes", "what it is", "reads", "reference"), cells))
+    width = max(len(row.name) for row in rows) + GAP
+    costs = [passes(row.cost(row.options())) for row in rows]
+    indent = width + max(map(len, costs)) + GAP
+    terminal.print(f"{'method':<{width}}{'passes':<{indent - width}}what it is", style="dim")
+    for row, cost in zip(rows, costs, strict=True):
+        for line in hanging(f"{row.name:<{width}}{cost:<{indent - width}}", row.summary):
+            terminal.print(line)
     terminal.print("")
-    terminal.print("gradskip-onnx methods NAME shows the options of a method")
+    terminal.print("gradskip-onnx methods NAME: what a method reads, where it is from, its options")
+
+
+def hanging(label: str, text: str) -> list[str]:
+    """A label and a text beside it as lines of at most COLUMNS characters; a longer word is not cut."""
+    space = " " * len(label)
+    return wrap(text, COLUMNS, initial_indent=label, subsequent_indent=space, break_long_words=False,
+                break_on_hyphens=False)  # fmt: skip
 
 
 def _one(terminal: Any, row: Method) -> None:
-    from .inspect_report import table
-
     facts = document(row)
     terminal.document({"format": FORMAT, **facts}, single=True)
     for label, text in (
@@ -81,12 +88,17 @@ def _one(terminal: Any, row: Method) -> None:
         ("from", row.reference),
         ("package", facts["package"]),
     ):
-        if text:
-            terminal.print(f"{label:<8}{text}")
+        for line in hanging(f"{label:<8}", text) if text else ():
+            terminal.print(line)
     if facts["options"]:
-        cells = [(f"{one['name']}={one['default']}", allowed(one), one["help"]) for one in facts["options"]]
         terminal.print("")
-        terminal.table(table("options, as -O NAME=VALUE", ("default", "allowed", "what it does"), cells))
+        terminal.print("options, as -O NAME=VALUE", style="bold")
+    for one in facts["options"]:
+        values = allowed(one)
+        for line in hanging("  ", f"{one['name']}={one['default']}" + (f"   allowed: {values}" if values else "")):
+            terminal.print(line)
+        for line in hanging("      ", one["help"]):
+            terminal.print(line)
 
 
 def document(row: Method) -> dict[str, Any]:

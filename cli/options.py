@@ -14,6 +14,9 @@ from gradskip_onnx.limits import INPUT_SIDE
 F = TypeVar("F", bound=Callable[..., Any])
 
 TASK_NAMES = ("classification", "segmentation")  # the keys of tasks.TASKS
+RESIZES = ("shorter", "stretch", "pad")  # those of preprocess.RESIZES
+INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")  # preprocess.INTERPOLATIONS
+PREPROCESS_FLAGS = ("mean", "std", "size", "crop", "resize", "interpolation", "channels")
 PRESET_NAMES = ("imagenet", "half", "clip", "none")  # the keys of preprocess.PRESETS, without importing it for --help
 
 
@@ -85,6 +88,13 @@ preprocess_options = stack(
     click.option("--size", callback=read_size, metavar="N|HxW", help="Input size, for models that take any."),
     click.option("--crop", type=float, metavar="FRACTION", help="Share of the resized image kept by the centre crop."),
     click.option(
+        "--resize",
+        type=click.Choice(RESIZES),
+        help="What fits the input: the shorter side (the rest is cropped), both, or the longer one (padded).",
+    ),
+    click.option("--interpolation", type=click.Choice(INTERPOLATIONS), help="How pixels are resampled."),
+    click.option("--channels", type=click.Choice(["rgb", "bgr"]), help="Order of the channels that the model takes."),
+    click.option(
         "--labels", type=click.Path(path_type=Path), metavar="FILE", help="Class names: a line each, or JSON."
     ),
 )
@@ -95,13 +105,19 @@ verbosity_options = stack(
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Results as JSON on standard output.")
+json_lines_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Results on standard output: one image as a JSON document, several as JSON Lines, a document a line.",
+)
 
 
 def preprocess_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of Preprocess that the options set; single values override the preset."""
     from gradskip_onnx.images.preprocess import PRESETS
 
-    single = {name: flags[name] for name in ("mean", "std", "size", "crop") if flags[name] is not None}
+    single = {name: flags[name] for name in PREPROCESS_FLAGS if flags[name] is not None}
     return (PRESETS[flags["preset"]] if flags["preset"] else {}) | single
 
 

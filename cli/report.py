@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +15,7 @@ from gradskip_onnx.explanation.files import Written
 from gradskip_onnx.images.classes import Candidate
 from gradskip_onnx.output.wording import named
 from gradskip_onnx.pipeline.batch import Outcome
-from gradskip_onnx.pipeline.explain_jobs import Job
+from gradskip_onnx.pipeline.jobs import Job
 
 from .console import Terminal, plain
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradskip_onnx.api import Explainer, Explanation
     from gradskip_onnx.methods import MethodChoice
 
+WORDS = {".png": "picture", ".npy": "map", ".json": "facts"}
 ALSO = 2  # other classes on the line of an image, where there are many images
 
 
@@ -53,6 +54,15 @@ def report_options(terminal: Terminal, method: MethodChoice) -> None:
     """Print where options come from that were not typed; nothing if they are the defaults of the method."""
     if method.source:
         terminal.print(f"options   from {method.source}: {method.label}")
+
+
+def report_skipped(terminal: Terminal, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print how many images an earlier run has done; with --json, what is known of each."""
+    if rows:
+        terminal.print(f"skipped   {len(rows)}, done before from the same image, model and options")
+    for row in rows:
+        facts = {name: row[name] for name in ("results", "files")}
+        terminal.document({"format": FORMAT, "image": {"file": row["image"]}, "skipped": True, **facts}, single=False)
 
 
 def report(terminal: Terminal, outcome: Outcome[Job, tuple[Written, ...]], share: str, *, alone: bool) -> None:
@@ -94,7 +104,8 @@ def _one(terminal: Terminal, result: Explanation, files: Sequence[Path], share: 
     terminal.print(
         f"explained {named(result.target)}, {share} {result.target.probability:.4f}, by {result.relevance.method}"
     )
-    for word, path in zip(("picture", "map", "facts"), files, strict=True):
+    for path in files:
+        word = WORDS[path.suffix]
         terminal.print(f"{word:<9} {path}", style="bold" if word == "picture" else "")
     for note in result.relevance.notes:
         terminal.detail(f"note: {note}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from gradskip_onnx.explanation.document import versions
 from gradskip_onnx.metrics.statistics import Interval
+from gradskip_onnx.output.csv_text import no_formula
 
 from .cost import Price
 from .evaluation import Evaluation, preparation
@@ -31,15 +32,11 @@ def as_csv(summary: Summary) -> bytes:
         for column in summary.columns:
             cell = summary.cells[method, column.label]
             reference = summary.reference if cell.gap else ""
-            row = [_safe(method), _safe(column.label), column.better, *_numbers(cell.found), _count(cell.found)]
-            row += [cell.excluded, cell.failed, _safe(reference), *_numbers(cell.gap), _digits(cell.p)]
+            row: list[object] = [no_formula(method), no_formula(column.label), column.better]
+            row += [*_numbers(cell.found), _count(cell.found)]
+            row += [cell.excluded, cell.failed, no_formula(reference), *_numbers(cell.gap), _digits(cell.p)]
             writer.writerow(row)
     return text.getvalue().encode()
-
-
-def _safe(text: str) -> str:
-    """The text with a quote in front if a spreadsheet would read it as a formula."""
-    return f"'{text}" if text[:1] in tuple("=+-@\t\r") else text
 
 
 def _numbers(found: Interval | None) -> tuple[str, str, str]:

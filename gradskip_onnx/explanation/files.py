@@ -89,15 +89,17 @@ def write_classes(
     settings: FileSettings = EVERY_FILE,
     *,
     again: bool = False,
+    begin: Callable[[], None] = lambda: None,
 ) -> tuple[Written, ...]:
     """Write the files of several classes of one image, and one picture of all of them, `<stem>.top5.png`.
 
-    The class is part of each stem, which is claimed here.
+    The class is part of each stem, which is claimed here; `begin` is called between that and the first file.
     """
     stems = [stem + class_suffix(explanation.target) for explanation in explanations]
     together = f"{stem}.top{len(explanations)}"
     pictured = "png" in settings.kinds and not settings.style.overlay_only and len(explanations) > 1
     folder.claim([*stems, *([together] if pictured else [])], again=again)
+    begin()
     written = [
         write_explanation(folder, name, explanation, image, settings)
         for name, explanation in zip(stems, explanations, strict=True)

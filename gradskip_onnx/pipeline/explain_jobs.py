@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.explanation.files import EVERY_FILE, FileSettings, Written, write_classes, write_explanation
 from gradskip_onnx.images.classes import find_class
 from gradskip_onnx.images.read import Picture, open_picture
-from gradskip_onnx.output.folder import Folder, plan_stems
+from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.passes.extra_passes import Progress
 from gradskip_onnx.tasks import task_of
 
 from .batch import Outcome, run_jobs, then
 from .explainer import Explainer
 from .inputs import Prepared
+from .jobs import Job
 from .question import ExplainRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One image file, and the stem of the files written for it."""
-
-    path: Path
-    stem: str
+from .run_record import RunRecord
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +28,6 @@ class Explained:
 
     picture: Picture
     explanations: tuple[Explanation, ...]
-
-
-def plan_jobs(paths: Sequence[Path]) -> tuple[Job, ...]:
-    """One job per image, each with its own stem; no file is opened."""
-    return tuple(Job(path, stem) for path, stem in zip(paths, plan_stems(paths), strict=True))
 
 
 def check(explainer: Explainer, request: ExplainRequest) -> None:
@@ -82,13 +70,32 @@ def write_jobs(
     request: ExplainRequest,
     folder: Folder,
     settings: FileSettings = EVERY_FILE,
+    record: RunRecord | None = None,
 ) -> Iterator[Outcome[Job, tuple[Written, ...]]]:
-    """Write the files of each explained job and yield the outcomes; a job of several classes claims its names here."""
+    """Write the files of each explained job and yield the outcomes; a job of several classes claims its names here.
+
+    A `record` notes before and after each image what is done.
+    """
 
     def write(job: Job, result: Explained) -> tuple[Written, ...]:
         picture, explanations = result.picture, result.explanations
-        if request.likeliest:
-            return write_classes(folder, job.stem, explanations, picture.image, settings)
-        return (write_explanation(folder, job.stem, explanations[0], picture.image, settings),)
+        image, stem = picture.image, job.stem
+        again = record is not None and record.began_before(job)
 
-    return then(outcomes, write)
+        def begin() -> None:
+            if record is not None:
+                record.begin(job, picture)
+
+        if request.likeliest:
+            written = write_classes(folder, stem, explanations, image, settings, again=again, begin=begin)
+        else:
+            begin()
+            written = (write_explanation(folder, stem, explanations[0], image, settings),)
+        if record is not None:
+            record.finish(job, picture, written)
+        return written
+
+    for outcome in then(outcomes, write):
+        if record is not None and outcome.error is not None:
+            record.fail(outcome.job, outcome.error)
+        yield outcome

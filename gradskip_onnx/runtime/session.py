@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -201,13 +202,20 @@ def _count_nodes(model: bytes) -> int:
 
 
 def import_runtime() -> Any:
-    """Import ONNX Runtime; raise DeviceError with the install command if it is missing."""
+    """Import ONNX Runtime; raise DeviceError with the install command if it is missing.
+
+    Its default logger writes to standard error what we say ourselves, such as a CUDA library that is missing. Where we
+    are the first to import it, it is silenced; a program that uses ONNX Runtime itself keeps its own setting.
+    """
+    first = "onnxruntime" not in sys.modules
     try:
         import onnxruntime
     except ImportError as missing:
         raise DeviceError(
             "ONNX Runtime is not installed; run: pip install 'gradskip-onnx[cpu]' (or 'gradskip-onnx[gpu]' for CUDA)"
         ) from missing
+    if first:
+        onnxruntime.set_default_logger_severity(QUIET)
     return onnxruntime
 
 

@@ -38,7 +38,19 @@ def test_all_methods_are_listed():
     assert [entry["name"] for entry in listed] == sorted(METHODS)
     for entry in listed:
         (line,) = [line for line in shown.splitlines() if line.split()[:1] == [entry["name"]]]
-        assert all(text in line for text in (entry["passes"], entry["reference"], *entry["needs"]))
+        assert entry["passes"] in line
+        assert entry["summary"].split()[:3] == line.split(entry["passes"])[1].split()[:3]
+        alone = on_one_line(run("methods", entry["name"]).stdout)
+        assert all(text in alone for text in (entry["passes"], entry["reference"], *entry["needs"]))
+
+
+def on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("names", [(), *((name,) for name in sorted(METHODS))], ids=str)
+def test_the_listing_fits_a_terminal(names: tuple[str, ...]):
+    assert max(map(len, run("methods", *names).stdout.splitlines())) <= 80
 
 
 def test_cost_and_needs_are_those_of_the_row():
@@ -54,10 +66,10 @@ def test_options_of_a_method(name: str):
     shown = run("methods", name)
 
     assert shown.exit_code == 0
-    assert f"{name}: {METHODS[name].summary}" in shown.stdout
+    assert f"{name}: {METHODS[name].summary}" in on_one_line(shown.stdout)
     for each in fields(METHODS[name].options):
         assert f"{each.name}={each.default}" in shown.stdout
-        assert each.metadata["help"] in shown.stdout
+        assert on_one_line(each.metadata["help"]) in on_one_line(shown.stdout)
 
 
 def test_unknown_method_is_one_line():

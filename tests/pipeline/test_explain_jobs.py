@@ -12,7 +12,8 @@ from gradskip_onnx import api
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.methods import choose_method
 from gradskip_onnx.output.folder import Folder
-from gradskip_onnx.pipeline.explain_jobs import Job, check, explain_jobs, plan_jobs, write_jobs
+from gradskip_onnx.pipeline.explain_jobs import check, explain_jobs, write_jobs
+from gradskip_onnx.pipeline.jobs import Job, plan_jobs
 from gradskip_onnx.pipeline.question import ExplainRequest, Question
 from tests.support.evaluation_data import PREPROCESS, explainer, pictures
 from tests.support.models import segmenter

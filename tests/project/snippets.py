@@ -11,18 +11,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
-# Python that is no program of its own: signatures; parts of a package that test_plugin_template.py installs; recipes
-# that test_contributing.py tries one by one.
-NO_PROGRAMS = {"api.md", "plugins.md", "CONTRIBUTING.md"}
+# Python that is no program of its own, or that other tests run: signatures; parts of a package that
+# test_plugin_template.py installs; bridges that tests/adapters tries; recipes that test_contributing.py tries.
+NO_PROGRAMS = {"api.md", "plugins.md", "adapters.md", "CONTRIBUTING.md"}
 
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^(?P=indent)```$",
     re.DOTALL | re.MULTILINE,
 )
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*\Z")
-COMMAND = re.compile(
-    r"^ *(?:\$ )?(?:gradskip-onnx|python3?|pip|pytest|npm|npx|mkdocs|curl|uvicorn|bash) +\S", re.MULTILINE
-)
+COMMAND = re.compile(r"^ *(?:gradskip-onnx|python3?|pip|pytest|npm|npx|mkdocs|curl|uvicorn|bash) +\S", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

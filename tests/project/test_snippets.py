@@ -44,6 +44,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         found = scene(seed)
         (labelled / CLASSES[found.label]).mkdir(parents=True, exist_ok=True)
         Image.fromarray(found.image).save(labelled / CLASSES[found.label] / f"{seed}.png")
+    shutil.copyfile(ROOT / "docs" / "examples" / "service.py", folder / "service.py")
     (folder / "names.txt").write_text("\n".join(["cat", "dog", *CLASSES[2:]]) + "\n", encoding="utf-8")
     return folder
 
@@ -126,4 +127,3 @@ def test_the_checks_see_faults():
     ):
         with pytest.raises(BaseException):  # noqa: B017 (of click or of assert)
             check_line(line)
-    assert ROOT.is_dir()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -12,6 +14,8 @@ import gradskip_onnx
 from gradskip_onnx.errors import DeviceError, InputError, ModelError
 from gradskip_onnx.runtime import session
 from tests.support.models import Vit, vit
+
+ROOT = Path(__file__).parent.parent.parent
 
 CPU, CUDA = session.CPU, session.CUDA
 WITH_CUDA, WITHOUT = ["TensorrtExecutionProvider", CUDA, CPU], [CPU]
@@ -121,3 +125,22 @@ def test_threads_stop_when_a_run_ends(monkeypatch):
     monkeypatch.setattr(onnxruntime, "SessionOptions", Heard)
     session.open_session(vit(), device="cpu")
     assert said["session.force_spinning_stop"] == "1"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_default_logger_is_silenced_unless_the_program_has_its_own(first: bool):
+    """What ONNX Runtime has to say of a broken model comes as an error of ours."""
+    code = f"""
+{"" if first else "import onnxruntime"}
+import pytest
+from gradskip_onnx.errors import ModelError
+from gradskip_onnx.runtime.session import open_bytes
+from tests.support.models import vit
+model = vit()
+model.graph.initializer[0].dims[:] = [1 << 62]  # more than there can be, of which its logger speaks
+with pytest.raises(ModelError):
+    open_bytes(model.SerializeToString(), device="cpu")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert ("onnxruntime" in done.stderr) is not first
