@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from gradskip_onnx.imports.plugins import PluginRows
@@ -21,7 +21,7 @@ M = TypeVar("M", ImageMetric, GroupMetric)
 
 OTHER_KINDS: tuple[Row, ...] = (RANDOMISATION, CLASS_SENSITIVITY, NOISE_STABILITY, ZERO_SHIFT, GFLOPS)
 EVERY_METRIC: Mapping[str, Row] = {**METRICS, **{row.name: row for row in OTHER_KINDS}}
-PLUGINS: PluginRows[Row] = PluginRows("metric", "gradskip_onnx.metrics", ImageMetric, lambda row: row.options())
+PLUGINS: PluginRows[Row] = PluginRows("metric", "gradskip_onnx.metrics", ImageMetric, lambda row: fields(row.options()))
 
 
 def find_metric(name: str) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,14 @@ from .options import label, settle
 from .passes import Passes
 from .table import METHODS, Cost, Method
 
-PLUGINS: PluginRows[Method] = PluginRows("method", "gradskip_onnx.methods", Method, lambda row: row.cost(row.options()))
+
+def _try_out(row: Method) -> None:
+    """Raise what a listing would stumble over: options that are no dataclass or lack defaults, a cost that fails."""
+    fields(row.options)
+    row.cost(row.options())
+
+
+PLUGINS: PluginRows[Method] = PluginRows("method", "gradskip_onnx.methods", Method, _try_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,9 @@ BROKEN = {
     "has no such row": ("", "cannot be loaded: AttributeError"),
     "is no method": ("ROW = 7", "ROW is a int, expected a Method"),
     "has another name": (METHOD.format(name="other"), "the row calls itself 'other'"),
+    "has options that are no dataclass": (
+        METHOD.format(name="theirs").replace("@dataclass(frozen=True)", ""), "cannot be used: TypeError"
+    ),
     "has options without defaults": (
         METHOD.format(name="theirs").replace(" = option(1.0, ", "  # "), "cannot be used: TypeError"
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the installed template in site/, a model and some images."""
     folder = tmp_path_factory.mktemp("plugin")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    source = folder / "source"  # building writes into the source, which must stay clean
-    subprocess.run(["cp", "-r", str(TEMPLATE), str(source)], check=True)
+    source = shutil.copytree(TEMPLATE, folder / "source")  # building writes into it, and the original must stay clean
     subprocess.run([*command, "--target", str(folder / "site"), str(source)], check=True, capture_output=True)
     (folder / "m.onnx").write_bytes(model_bytes())
     data = pictures(folder / "data", 3)
