@@ -38,8 +38,10 @@ class Snippet:
         return f"{self.page.relative_to(ROOT).as_posix()}:{self.line}"
 
     @property
-    def needs_torch(self) -> bool:
-        return bool(re.search(r"\btorch\b|\btimm\b|gradskip-onnx export|exporters\.pipeline", self.code))
+    def needs(self) -> set[str]:
+        """Packages beyond those of the quick tests."""
+        imported = {"torch", "timm", "fastapi"} & set(re.findall(r"^(?:import|from) (\w+)", self.code, re.MULTILINE))
+        return imported | ({"torch"} if "gradskip-onnx export" in self.code else set())
 
 
 def blocks(page: Path) -> Iterator[Snippet]:

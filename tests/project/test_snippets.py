@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import re
 import shutil
 import warnings
 from importlib.util import find_spec
@@ -20,7 +19,6 @@ from gradskip_onnx.demo.scenes import CLASSES, scene
 from .snippet_commands import check_line, run_line
 from .snippets import PAGES, ROOT, Snippet, lines, programs, unmarked_commands
 
-TORCH = find_spec("torch") is not None
 PROGRAMS = {page: programs(page) for page in PAGES}
 RUN = {page: [block for block in found if block.not_run is None] for page, found in PROGRAMS.items()}
 NOT_RUN = [block for found in PROGRAMS.values() for block in found if block.not_run is not None]
@@ -61,8 +59,12 @@ def place(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def needs(page: Path) -> set[str]:
+    return {name for block in RUN[page] for name in block.needs}
+
+
 def marks(page: Path) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.torch] if any(block.needs_torch for block in RUN[page]) else []
+    return [pytest.mark.torch] if "torch" in needs(page) else []
 
 
 @pytest.mark.slow
@@ -72,8 +74,8 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
 )
 def test_snippets_run(page: Path, place: Path):
     """The blocks of a page in order, in one folder and one Python session, as a reader would paste them."""
-    if not TORCH and any(block.needs_torch for block in RUN[page]):
-        pytest.skip("needs torch")
+    if missing := [name for name in needs(page) if find_spec(name) is None]:
+        pytest.skip(f"needs {', '.join(missing)}")
     session: dict[str, Any] = {"__name__": "__main__"}
     for block in RUN[page]:
         if block.language == "sh":
@@ -92,8 +94,8 @@ def run_python(block: Snippet, session: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("block", [pytest.param(b, id=b.name) for b in NOT_RUN if b.language == "sh"])
 def test_what_is_not_run_is_well_formed(block: Snippet):
-    if not TORCH and re.search(r"-m benchmarks", block.code):
-        pytest.skip("the benchmarks import torch")
+    if "-m benchmarks" in block.code and find_spec("torch") is None:
+        pytest.skip("benchmarks import torch")
     for line in lines(block.code):
         check_line(line)
 
