@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from .files import MapDtype, MapSize
 
+LONGEST = 60  # characters of a label or a file name in the one line that stands for an explanation
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Explanation:
@@ -106,10 +108,12 @@ class Explanation:
 
     def __repr__(self) -> str:
         height, width = self.map.shape
-        return (
-            f"Explanation({named(self.target)}, {TASKS[self.task].share} {self.target.probability:.3f}, "
-            f"{self.relevance.method}, {Path(self.original.name).name}, map {width}x{height})"
+        label, name = (
+            "".join(c if c.isprintable() else "?" for c in text[:LONGEST])
+            for text in (named(self.target), Path(self.original.name).name)
         )
+        share = f"{TASKS[self.task].share} {self.target.probability:.3f}"
+        return f"Explanation({label}, {share}, {self.relevance.method}, {name}, map {width}x{height})"
 
     def _repr_png_(self) -> bytes:
         from .pictures import png_of

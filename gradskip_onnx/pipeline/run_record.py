@@ -173,13 +173,13 @@ def _sha256(job: Job) -> str | None:
 
 def _is_whole(row: Mapping[str, Any]) -> bool:
     """Whether a line of the file, which anybody may have edited, has the fields that are read of it."""
-    kinds = {BEGUN: (), DONE: (("files", list), ("results", list)), FAILED: (("error", str),)}
-    wanted = kinds.get(str(row.get("state")))
-    return (
-        wanted is not None
-        and isinstance(row.get("image"), str)
-        and all(isinstance(row.get(name), kind) for name, kind in wanted)
-    )
+    files, state = row.get("files"), row.get("state")
+    if not isinstance(row.get("image"), str):
+        return False
+    if state == DONE:
+        named = isinstance(files, list) and all(isinstance(name, str) for name in files)
+        return named and isinstance(row.get("results"), list)
+    return state == BEGUN or (state == FAILED and isinstance(row.get("error"), str))
 
 
 def _short(document: Mapping[str, Any]) -> dict[str, Any]:

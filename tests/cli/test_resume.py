@@ -114,6 +114,23 @@ def test_lost_files_and_new_images_are_made(place, photos):
     assert {path.name for path in (photos.parent / "out").glob("*.npy")} == {"p0.npy", "p1.npy", "p2.npy", "q.npy"}
 
 
+@pytest.mark.parametrize("name", ["image", "state", "stem", "files", "results"])
+@pytest.mark.parametrize("value", [None, 3, {"a": 1}], ids=str)
+def test_lines_that_somebody_edited_are_as_good_as_none(place, photos, name, value):
+    """Without any line the files are not ours; with the first alone they are those of a run that was stopped."""
+    assert explain(place, photos).exit_code == 0
+    ledger = photos.parent / "out" / "explanations.jsonl"
+    lines = [json.loads(line) | {name: value} for line in ledger.read_text().splitlines()]
+    ledger.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    again = explain(place, photos)
+
+    if name in ("files", "results"):
+        assert again.exit_code == 0
+        assert "skipped" not in again.stdout
+    else:
+        fails(again, 2, "exists; use --force")
+
+
 def test_images_that_failed_are_tried_again(place, photos):
     (photos / "q.png").write_text("no image")
     assert explain(place, photos).exit_code == 6

@@ -42,6 +42,14 @@ def test_the_representation_is_one_short_line(explainer, photo):
     assert repr(made_up()) == "Explanation(cat (0), probability 0.600, gradskip, cat.png, map 32x24)"
 
 
+def test_odd_names_stay_on_the_line():
+    odd = made_up()
+    object.__setattr__(odd.original, "name", "a\nb\x1b" + "c" * 500)
+
+    assert "a?b?ccc" in repr(odd)
+    assert len(repr(odd)) < 160
+
+
 def test_pictures_are_of_pillow(explainer, photo):
     found = explainer.explain(photo)
 
