@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,11 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
 }
-LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)#:\s]+)(?P<anchor>#[^)]*)?\)")
+LINK = re.compile(r"(?P<before>\]\()(?P<target>[^)#:\s]*)(?P<anchor>#[^)]*)?\)")
+SECOND = re.compile(r"-(\d)$")  # of two headings alike, forges call the second x-1, Markdown's Python package x_1
+# The first item of a list right below a line of text: a list on forges, text for Markdown's Python package.
+LIST = re.compile(r"^((?!\s|[-*|>#`<]|\d+\. ).*\S.*)\n((?:[-*]|1\.) +\S)", re.MULTILINE)
 MERMAID = re.compile(r"^```mermaid\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
-log = logging.getLogger("mkdocs.hooks.site")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -46,17 +47,17 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
     """Turn links to files outside docs/, and put drawings in the place of mermaid."""
-    up = "../" * page.file.src_uri.count("/")
-    markdown = MERMAID.sub(lambda match: f"![drawing]({up}{drawing(match['code'], page.file.src_uri)})", markdown)
-    return LINK.sub(_inside_docs, markdown)
+    markdown = MERMAID.sub(drawing, markdown)
+    return LINK.sub(_inside_docs, LIST.sub(r"\1\n\n\2", markdown))
 
 
-def drawing(code: str, where: str) -> str:
-    """The picture of a mermaid block; its name holds the hash of the block, so that it cannot be of an older one."""
-    name = f"images/drawings/{hashlib.sha256(code.encode()).hexdigest()[:12]}.svg"
-    if not (ROOT / "docs" / name).exists():
-        log.warning("%s: draw its mermaid block anew with `bash .ci/draw`", where)
-    return name
+def drawing(match: re.Match[str]) -> str:
+    """The picture of a mermaid block, which `.ci/draw` made; the block itself if it has changed since.
+
+    The name of the picture holds the hash of the block, so that it is never of an older one.
+    """
+    name = f"images/drawings/{hashlib.sha256(match['code'].encode()).hexdigest()[:12]}.svg"
+    return f"![drawing]({name})" if (ROOT / "docs" / name).exists() else match[0].replace("mermaid", "text", 1)
 
 
 def _from_root(match: re.Match[str]) -> str:
@@ -68,8 +69,10 @@ def _from_root(match: re.Match[str]) -> str:
 
 def _inside_docs(match: re.Match[str]) -> str:
     """A link of a page in docs/: to a page made of a file of the root, to a notebook, or to a folder."""
-    target, anchor = match["target"], match["anchor"] or ""
-    if target.startswith("../") and target.removeprefix("../") in PAGES:
+    target, anchor = match["target"], SECOND.sub(r"_\1", match["anchor"] or "")
+    if not target:
+        pass
+    elif target.startswith("../") and target.removeprefix("../") in PAGES:
         target = PAGES[target.removeprefix("../")]
     elif target.endswith(".ipynb"):
         target = f"{target.removesuffix('.ipynb')}.md"
@@ -96,9 +99,11 @@ def notebook_page(notebook: dict[str, Any], stem: str) -> tuple[str, dict[str, b
 
 def _output(output: dict[str, Any], stem: str, pictures: dict[str, bytes]) -> str:
     data = output.get("data", {})
-    if "image/png" in data:
-        name = f"{stem}-{len(pictures)}.png"
-        pictures[name] = base64.b64decode("".join(data["image/png"]))
+    for kind in ("image/png", "image/jpeg"):
+        if kind not in data:
+            continue
+        name = f"{stem}-{len(pictures)}.{kind.removeprefix('image/')}"
+        pictures[name] = base64.b64decode("".join(data[kind]))
         return f"![output]({name})"
     text = "".join(output.get("text", data.get("text/plain", "")))
     return f"```text\n{text.rstrip()}\n```"
