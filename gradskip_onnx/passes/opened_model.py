@@ -61,14 +61,9 @@ class OpenedModel:
     """
 
     def __init__(
-        self,
-        file: ModelFile,
-        facts: ModelFacts,
-        read: Read,
-        cache: ModelCache,
-        settings: SessionSettings,
+        self, file: ModelFile, facts: ModelFacts, read: Read, cache: ModelCache, settings: SessionSettings,
         hints: Hints | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.name, self.folder, self.facts = file.name, file.folder, facts
         self._file, self._read, self._cache, self._settings = file, read, cache.with_weights(facts), settings
         self._hints = hints  # by which the file is read again after pickling; None: this is not the model of a file
@@ -159,7 +154,7 @@ class OpenedModel:
     def close(self) -> None:
         """Free the graph and all sessions; passes that are running finish normally."""
         with self._lock:
-            self._whole, self._shortened = None, None
+            self._whole = self._shortened = None
             self._opened.clear()
             self._sharing.clear()
 
@@ -169,8 +164,8 @@ class OpenedModel:
 
         if self._hints is None:
             raise TypeError(f"{self.name} has changed weights, which are in no file; it cannot be pickled")
-        cached = self._cache.cache is not None
-        return reopen, (place_of(self._file), self._hints, cached, self._settings, self.facts.sha256)
+        place, cached = place_of(self._file), self._cache.cache is not None
+        return reopen, (place, self._hints, cached, self._settings, self.facts.sha256)
 
     def _get(self) -> tuple[Source, Reading]:
         with self._lock:
@@ -222,8 +217,7 @@ class OpenedModel:
         except ModelError:  # if the model itself has changed, building the graph anew says so
             return None
         fed = {self.architecture.input, found.plan.target_input, found.plan.region_input}
-        ours = session.inputs <= fed and session.outputs >= set(output_names(found.plan))
-        return session if ours else None
+        return session if session.inputs <= fed and session.outputs >= set(output_names(found.plan)) else None
 
     def _session(self, opening: Callable[..., Session]) -> Session:
         use = self._settings

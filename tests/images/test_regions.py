@@ -28,7 +28,7 @@ def test_a_mask_lies_inside_the_padding():
 def test_a_mask_without_padding_is_the_share_of_each_cell():
     weights = weigh(mask(0, 10, 0, 30), WHOLE, (2, 4))
 
-    np.testing.assert_allclose(weights, [[0.5, 0.25, 0, 0], [0, 0, 0, 0]])
+    np.testing.assert_allclose(weights, [[0.5, 0.25, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
 
 
 @pytest.mark.parametrize("beyond", [1e-9, -1e-9])
