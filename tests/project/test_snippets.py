@@ -35,7 +35,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.fromarray(scene(seed, 192).image).save(folder / name)
     for place in ("photos", "images"):
         (folder / place).mkdir()
-        for seed in range(4):
+        for seed in range(2):
             Image.fromarray(scene(seed).image).save(folder / place / f"{seed}.png")
     labelled = folder / "labelled"
     for seed in range(4):
