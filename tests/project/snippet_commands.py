@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -65,7 +66,7 @@ def with_programs(place: Path) -> dict[str, str]:
         for name, call in {"python": "", "gradskip-onnx": " -P -m gradskip_onnx.cli"}.items():
             (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{call} "$@"\n', encoding="utf-8")
             (folder / name).chmod(0o755)
-    return os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    return os.environ | {"PATH": os.pathsep.join([str(folder), os.environ["PATH"]])}
 
 
 def check_line(line: str) -> None:
@@ -88,7 +89,7 @@ def check_module(name: str, words: Sequence[str]) -> None:
         CHECKS[name](words)
         return
     if name.split(".")[0] not in ("benchmarks", "tests"):
-        importlib.util.find_spec(name)
+        assert find_spec(name) is not None, name
         return
     folder = ROOT.joinpath(*name.split("."))
     source = folder / "__main__.py" if folder.is_dir() else folder.with_suffix(".py")

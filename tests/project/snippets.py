@@ -88,3 +88,10 @@ def commands(line: str) -> list[list[str]]:
         else:
             found[-1].append(word)
     return [command for command in found if command]
+
+
+def inline_commands(page: Path) -> list[str]:
+    """Commands of ours in the running text that name a file; the others are sketches."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    found = [" ".join(code.split()) for code in re.findall(r"`(gradskip-onnx [^`]+)`", text)]
+    return [code for code in found if ".onnx" in code and not re.search(r"[\[…]|\.\.\.", code)]

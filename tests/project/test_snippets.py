@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import linecache
+import re
 import shutil
 import warnings
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from gradskip_onnx.cli.main import COMMANDS, cli
 from PIL import Image
 
 from gradskip_onnx.autodiff.rules.table import NOTES, VJPS
@@ -17,7 +21,7 @@ from gradskip_onnx.demo import demo_model
 from gradskip_onnx.demo.scenes import CLASSES, scene
 
 from .snippet_commands import check_line, run_line
-from .snippets import PAGES, ROOT, Snippet, lines, programs, unmarked_commands
+from .snippets import PAGES, ROOT, Snippet, inline_commands, lines, programs, unmarked_commands
 
 PROGRAMS = {page: programs(page) for page in PAGES}
 RUN = {page: [block for block in found if block.not_run is None] for page, found in PROGRAMS.items()}
@@ -48,15 +52,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working folder with those files; tables of operators are as before when the test is over."""
     shutil.copytree(files, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Image.Image, "show", lambda *_, **__: None)  # no viewer
-    for table in (VJPS, NOTES):
-        for key in table:
-            monkeypatch.setitem(table, key, table[key])  # type: ignore[attr-defined]
-    return tmp_path
+    tables: tuple[dict[Any, Any], ...] = (VJPS, NOTES)
+    before = [dict(table) for table in tables]
+    yield tmp_path
+    for table, rows in zip(tables, before, strict=True):
+        table.clear()
+        table.update(rows)
 
 
 def needs(page: Path) -> set[str]:
@@ -113,6 +119,21 @@ def test_reasons_are_few_and_said_in_words():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_no_command_hides_outside_a_shell_block(page: Path):
     assert unmarked_commands(page) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_text_are_well_formed(page: Path):
+    for line in inline_commands(page):
+        check_line(line)
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_examples_of_the_help_are_well_formed(name: str):
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    examples = [line.strip() for line in (command.epilog or "").splitlines() if line.startswith("  gradskip-onnx")]
+    for line in examples:
+        check_line(re.split(r" {3,}| \| ", line)[0])  # a remark stands behind some spaces
 
 
 def test_the_checks_see_faults():
