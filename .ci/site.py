@@ -57,7 +57,9 @@ def drawing(match: re.Match[str]) -> str:
     The name of the picture holds the hash of the block, so that it is never of an older one.
     """
     name = f"images/drawings/{hashlib.sha256(match['code'].encode()).hexdigest()[:12]}.svg"
-    return f"![drawing]({name})" if (ROOT / "docs" / name).exists() else match[0].replace("mermaid", "text", 1)
+    if not (ROOT / "docs" / name).exists():
+        return match[0].replace("mermaid", "text", 1)
+    return f"[![drawing]({name})]({name})"  # a click shows it in full size
 
 
 def _from_root(match: re.Match[str]) -> str:
@@ -76,7 +78,7 @@ def _inside_docs(match: re.Match[str]) -> str:
         target = PAGES[target.removeprefix("../")]
     elif target.endswith(".ipynb"):
         target = f"{target.removesuffix('.ipynb')}.md"
-    elif (ROOT / "docs" / target).is_dir():
+    elif (ROOT / "docs" / target).is_dir():  # of an example: its first file
         target = f"{target.rstrip('/')}/pyproject.toml"
     return f"{match['before']}{target}{anchor})"
 
