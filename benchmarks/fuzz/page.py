@@ -51,7 +51,7 @@ def render(records: Iterable[Mapping[str, Any]]) -> str:
     rows = [_line([name, WORDS.get(name, ""), *(str(counts[kind][name]) for kind in kinds)]) for name in _names(counts)]
     total = _line(["all", "", *(str(counts[kind].total()) for kind in kinds)])
     return "\n".join([
-        f"    python -m benchmarks.fuzz --count {models} --seed {seeds} -o FOLDER", "",
+        f"`python -m benchmarks.fuzz --count {models} --seed {seeds} -o fuzz-out`", "",
         _line(["outcome", "meaning", *kinds]), _line(["---", "---", *("---:" for _ in kinds)]), *rows, total, "",
         *_examples(records),
     ])  # fmt: skip

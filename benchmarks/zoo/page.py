@@ -26,9 +26,12 @@ units of the largest gradient of its block; below them stand the refusals.
 
 This page is generated:
 
-    python -m benchmarks.zoo build FOLDER
-    python -m benchmarks.zoo check FOLDER -o report.json
-    python -m benchmarks.zoo page report.json > docs/zoo.md
+<!-- not run: hours, most of them of torch's exporters -->
+```sh
+python -m benchmarks.zoo build zoo-files
+python -m benchmarks.zoo check zoo-files -o report.json
+python -m benchmarks.zoo page report.json > docs/zoo.md
+```
 """
 BOUND = "hardware-specific"
 SHOWN = 160  # characters of a reason

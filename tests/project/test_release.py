@@ -38,7 +38,7 @@ def locked(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("lock", "extras"), [("quick.txt", ("cpu", "quick")), ("all.txt", ("cpu", "export", "quick", "dev"))]
+    ("lock", "extras"), [("quick.txt", ("cpu", "quick")), ("all.txt", ("cpu", "export", "quick", "docs", "dev"))]
 )
 def test_locks_hold_what_is_asked_for(lock: str, extras: tuple[str, ...]):
     pins = locked(lock)
