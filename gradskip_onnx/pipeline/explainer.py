@@ -167,7 +167,7 @@ class Explainer:
         """The logits of images: (n, classes); of a segmentation (n, classes, h, w), with h and w those of its scores.
 
         `image` and `batch_size` are those of `explain`; one image is a batch of one. The values are those of the model
-        file itself, in its own precision.
+        file itself; of a quantised one they differ by rounding, as ONNX Runtime's levels of optimisation do.
         """
         images = as_images(image, self.architecture.input_dims)
         rows = list(self._scores(images, batch_size))
