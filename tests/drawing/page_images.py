@@ -39,7 +39,7 @@ def demo() -> Explanation:
 
 def signed() -> Explanation:
     """A scene in which a square speaks against the class."""
-    return explainer().explain(Image.fromarray(scene(SIGNED, SIDE).image))
+    return explainer().explain(Image.fromarray(scene(SIGNED, SIDE).image), opposing=1.0)
 
 
 def nothing_there() -> Explanation:
