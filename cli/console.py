@@ -12,14 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradskip_onnx.errors import printable
 from gradskip_onnx.output.json_text import encode_json
 
 WIDE = 1000  # columns of a file or a pipe, where names must not be cut
-
-
-def plain(text: str) -> str:
-    """The text with control characters, which could steer a terminal, replaced by question marks."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 @dataclass(slots=True)
@@ -34,7 +30,7 @@ class Bar:
     def __call__(self, name: str) -> None:
         """Count an image as finished."""
         self.images, self.passed = self.images + 1, 0
-        self.show(completed=self.images * self.passes, description=plain(name))
+        self.show(completed=self.images * self.passes, description=printable(name))
 
     def further(self, count: int) -> None:
         """Count further passes of the current image."""
@@ -64,7 +60,7 @@ class Terminal:
     def print(self, text: str, style: str = "") -> None:
         """Print a line for people; nothing with --json, which reserves standard output for documents."""
         if not self.as_json:
-            self._print(Text(plain(text), style=style))
+            self._print(Text(printable(text), style=style))
 
     def table(self, table: Table) -> None:
         if not self.as_json:
@@ -77,18 +73,18 @@ class Terminal:
 
     def detail(self, text: str) -> None:
         if self.verbose:
-            self._print(Text(plain(text), style="dim"), stderr=True)
+            self._print(Text(printable(text), style="dim"), stderr=True)
 
     def warn(self, texts: Iterable[str]) -> None:
         """Print each warning once per run; none with --quiet."""
         for text in texts:
             if not self.quiet and text not in self.printed:
                 self.printed.add(text)
-                self._print(Text(f"warning: {plain(text)}", style="yellow"), stderr=True)
+                self._print(Text(f"warning: {printable(text)}", style="yellow"), stderr=True)
 
     def failed(self, text: str) -> None:
         """Print a failure that does not stop the run, also with --quiet."""
-        self._print(Text(f"error: {plain(text)}", style="red"), stderr=True)
+        self._print(Text(f"error: {printable(text)}", style="red"), stderr=True)
 
     @contextmanager
     def progress(self, total: int, passes: int = 1) -> Iterator[Bar]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from .console import plain
+from gradskip_onnx.errors import printable
 
 if TYPE_CHECKING:
     from gradskip_onnx.evaluation import Note, Report
@@ -28,7 +28,7 @@ def score_table(report: Report) -> Table:
     table = _table(head)
     for method in summary.methods:
         price = prices[method]
-        row = [Text(plain(method))]
+        row = [Text(printable(method))]
         for column in summary.columns:
             leads = best[column.label] == method and len(summary.methods) > 1
             row.append(Text(_value(summary.cells[method, column.label]), style="bold" if leads else ""))
@@ -49,7 +49,7 @@ def gap_table(report: Report) -> Table | None:
     table = _table([f"minus {summary.reference}", *map(_head, summary.columns)])
     for method in others:
         cells = [summary.cells[method, column.label] for column in summary.columns]
-        table.add_row(Text(plain(method)), *(Text(_gap(cell)) for cell in cells))
+        table.add_row(Text(printable(method)), *(Text(_gap(cell)) for cell in cells))
     return table
 
 
@@ -74,7 +74,7 @@ def note_table(note: Note) -> Table | None:
         return None
     table = _table(note.head, title=note.title)
     for row in note.rows:
-        table.add_row(*(Text(plain(value)) for value in row))
+        table.add_row(*(Text(printable(value)) for value in row))
     return table
 
 
@@ -91,7 +91,7 @@ def _table(head: Iterable[str] | Sequence[str], title: str = "") -> Table:
     table = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for at, name in enumerate(head):
         table.add_column(
-            plain(name), justify="right" if at else "left", overflow="fold", header_style="dim", no_wrap=not at
+            printable(name), justify="right" if at else "left", overflow="fold", header_style="dim", no_wrap=not at
         )
     return table
 

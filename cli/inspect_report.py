@@ -10,11 +10,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.errors import UnsupportedModelError, printable
 from gradskip_onnx.graph.architecture import Reading
 from gradskip_onnx.types import Block, Mismatch, Proof
 
-from .console import Terminal, plain
+from .console import Terminal
 
 FORMAT = 1
 
@@ -28,7 +28,7 @@ def report(terminal: Terminal, model: Path, reading: Reading, *, why: bool) -> N
     terminal.print(f"input   {architecture.input}: {channels} channels, {height}x{width} ({architecture.input_layout})")
     terminal.print(f"logits  {architecture.logits}: {architecture.classes} classes")
     for note in architecture.assumptions:
-        terminal.print(f"note    {plain(note)}")
+        terminal.print(f"note    {printable(note)}")
     tables = [block_table(reading), tensor_table(architecture.blocks)]
     tables.append(proof_table(architecture.proofs) if why else claim_table(architecture.proofs))
     if why and architecture.unmatched:
@@ -46,7 +46,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     for name in columns:
         drawn.add_column(name.strip(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(plain(str(cell))) for cell in row))
+        drawn.add_row(*(Text(printable(str(cell))) for cell in row))
     return drawn
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gradskip_onnx.errors import GradskipError
+from gradskip_onnx.errors import GradskipError, printable
 from gradskip_onnx.version import __version__
 
 from .plugin_warnings import plugin_warnings
@@ -89,7 +89,7 @@ class Commands(click.Group):
 
 def one_line(error: Exception) -> str:
     """The message on one line, control characters replaced by question marks."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
+    return printable(" ".join(str(error).split()))
 
 
 def unexpected(error: Exception) -> str:

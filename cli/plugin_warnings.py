@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from gradskip_onnx.errors import printable
+
 
 @contextmanager
 def plugin_warnings() -> Iterator[None]:
@@ -25,7 +27,6 @@ def _shown(otherwise: Any) -> Any:
             return
         context = click.get_current_context(silent=True)
         if context is None or not context.params.get("quiet"):
-            text = " ".join(str(message).split())
-            click.echo(f"warning: {''.join(c if c.isprintable() else '?' for c in text)}", err=True)
+            click.echo(f"warning: {printable(' '.join(str(message).split()))}", err=True)
 
     return show

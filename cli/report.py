@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from gradskip_onnx.errors import GradskipError
+from gradskip_onnx.errors import GradskipError, printable
 from gradskip_onnx.explanation.document import FORMAT
 from gradskip_onnx.explanation.files import Written
 from gradskip_onnx.images.classes import Candidate
@@ -17,7 +17,7 @@ from gradskip_onnx.output.wording import named
 from gradskip_onnx.pipeline.batch import Outcome
 from gradskip_onnx.pipeline.jobs import Job
 
-from .console import Terminal, plain
+from .console import Terminal
 
 if TYPE_CHECKING:
     from gradskip_onnx.api import Explainer, Explanation
@@ -35,7 +35,7 @@ def top_classes(top: Sequence[Candidate], explained: Sequence[int], share: str) 
     for entry in top:
         chosen = entry.index in explained
         cells = (">" if chosen else "", named(entry), f"{entry.logit:.3f}", f"{entry.probability:.4f}")
-        table.add_row(*(Text(plain(cell), style="bold" if chosen else "") for cell in cells))
+        table.add_row(*(Text(printable(cell), style="bold" if chosen else "") for cell in cells))
     return table
 
 

@@ -65,3 +65,8 @@ class VerificationError(GradskipError):
     """A written file does not compute the same outputs as the model it was made from."""
 
     exit_code = 5
+
+
+def printable(text: str) -> str:
+    """The text with control characters, which could steer a terminal, replaced by question marks."""
+    return "".join(c if c.isprintable() else "?" for c in text)

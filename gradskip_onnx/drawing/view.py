@@ -78,9 +78,10 @@ def view_of(heat: HeatMap, size: tuple[int, int], style: PictureStyle) -> MapVie
     down, across = heat.blur_unit
     sigma = (style.smoothing * down * zoom[0], style.smoothing * across * zoom[1])
     drawn[seen] = smooth(place(heat.values, (height, width), (0, 0, width, height))[seen], sigma)
-    signed = negative_matters(heat) if style.signed is None else style.signed
+    against = negative_share(heat)
+    signed = against > MATTERS if style.signed is None else style.signed
     area = np.zeros((height, width), bool)
-    if not signed or negative_share(heat) < 1 - MATTERS:
+    if not signed or against < 1 - MATTERS:
         area[seen] = smallest_area(drawn[seen], style.outline)
     low, top, clipped = _range(drawn[seen], signed)
     return MapView(drawn, seen, area, low, top, signed, clipped, heat.fine)

@@ -13,7 +13,7 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.metrics import Choice
 from gradskip_onnx.metrics.statistics import RESAMPLES
-from gradskip_onnx.output.atomic import write_whole
+from gradskip_onnx.output.atomic import write_whole, writing
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.output.json_text import encode_json
 from gradskip_onnx.output.locks import locked
@@ -146,10 +146,7 @@ def write(report: Report, *, title: str, command: str = "", findings: Findings |
         "report.html": page,
     }
     paths = [report.run.folder / name for name in contents]
-    try:
-        with locked(report.run.folder):
-            for path, content in zip(paths, contents.values(), strict=True):
-                write_whole(path, content)
-    except OSError as error:
-        raise InputError(f"output {report.run.folder}: cannot be written ({error.strerror or error})") from None
+    with writing(report.run.folder), locked(report.run.folder):
+        for path, content in zip(paths, contents.values(), strict=True):
+            write_whole(path, content)
     return tuple(paths)

@@ -12,10 +12,9 @@ from PIL import Image
 from gradskip_onnx.drawing.heat_map import HeatMap
 from gradskip_onnx.drawing.pictures import draw_overlay
 from gradskip_onnx.drawing.style import PictureStyle
-from gradskip_onnx.errors import InputError
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images.preprocess import Preprocess, denormalise
-from gradskip_onnx.output.atomic import write_whole
+from gradskip_onnx.output.atomic import write_whole, writing
 from gradskip_onnx.pipeline.ledger import key_of
 from gradskip_onnx.types import Array
 
@@ -36,11 +35,9 @@ class Pictures:
     def save(self, path: Path, image: Image.Image) -> None:
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=QUALITY)
-        try:
+        with writing(path):
             path.parent.mkdir(exist_ok=True)  # the folder itself is there, or was taken away
             write_whole(path, buffer.getvalue())
-        except OSError as error:
-            raise InputError(f"output {path}: cannot be written ({error.strerror or error})") from None
 
 
 def thumbnail(image: Array, preprocess: Preprocess) -> Image.Image:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.labels import read_json
-from gradskip_onnx.output.atomic import write_whole
+from gradskip_onnx.output.atomic import write_whole, writing
 from gradskip_onnx.output.json_text import encode_json
 
 from .evaluation import Evaluation, preparation
@@ -30,10 +30,8 @@ def claim(evaluation: Evaluation, folder: Path, *, force: bool = False) -> None:
                 "table and page"
             )
         return
-    try:
+    with writing(path):
         write_whole(path, encode_json(ours))
-    except OSError as error:
-        raise InputError(f"output {path}: cannot be written ({error.strerror or error})") from None
 
 
 def subject(evaluation: Evaluation) -> dict[str, Any]:

@@ -1,13 +1,34 @@
-"""Two files of one function: their scores must agree before their maps are compared."""
+"""Two files of one function: their scores must agree, then their maps are compared."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from gradskip_onnx.api import Explainer
 from gradskip_onnx.errors import UnsupportedModelError
+from gradskip_onnx.methods import MethodChoice
+from gradskip_onnx.metrics.table import Measured
 from gradskip_onnx.types import Array
 
+from .explain import maps_of
+from .forward import Forward
+
 SAME = 1e-3  # of the largest score: float32 rounding through all blocks is far below, a wrong change far above
+
+
+Asked = tuple[Explainer, Array]  # a model, and the images (n, channels, H, W) as it takes them
+
+
+def map_changes(
+    first: Asked, second: Asked, method: MethodChoice, targets: Sequence[int], score: str, changed: str
+) -> list[Measured]:
+    """`difference` of the maps of each image by two files; `changed` says what was done to the second."""
+    scores, others = (Forward(explainer).logits(images) for explainer, images in (first, second))
+    require_same(scores, others, changed)
+    maps = (maps_of(explainer, method, images, targets, score) for explainer, images in (first, second))
+    return [Measured({"difference": largest_difference(*pair)}) for pair in zip(*maps, strict=True)]
 
 
 def require_same(scores: Array, others: Array, changed: str) -> None:

@@ -11,11 +11,9 @@ from gradskip_onnx.methods.options import option
 from gradskip_onnx.metrics.table import Measured
 from gradskip_onnx.types import Array
 
-from .explain import maps_of
-from .forward import Forward
 from .metric_kinds import GroupMetric
 from .respelled import respelled
-from .same_function import largest_difference, require_same
+from .same_function import map_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +29,7 @@ def spelling(
     """`difference`: the largest difference of the two maps, each divided by its largest absolute value."""
     del options
     other = respelled(explainer)
-    require_same(Forward(explainer).logits(images), Forward(other).logits(images), "in other operators")
-    pairs = zip(*(maps_of(one, method, images, targets, score) for one in (explainer, other)), strict=True)
-    return [Measured({"difference": largest_difference(*pair)}) for pair in pairs]
+    return map_changes((explainer, images), (other, images), method, targets, score, "in other operators")
 
 
 SPELLING = GroupMetric(

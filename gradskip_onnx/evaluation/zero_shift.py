@@ -16,11 +16,9 @@ from gradskip_onnx.methods.options import option
 from gradskip_onnx.metrics.table import Measured
 from gradskip_onnx.types import Array
 
-from .explain import maps_of
-from .forward import Forward
 from .metric_kinds import GroupMetric
 from .moved_zero import moved_images, with_moved_zero
-from .same_function import largest_difference, require_same
+from .same_function import map_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +41,7 @@ def zero_shift(
             f"zero-shift: mean {options.mean:g} and deviation {options.std:g} are the model's own; give others"
         )
     moved, fed = with_moved_zero(explainer, new), moved_images(images, old, new)
-    require_same(Forward(explainer).logits(images), Forward(moved).logits(fed), "with its zero moved")
-    pairs = zip(
-        maps_of(explainer, method, images, targets, score), maps_of(moved, method, fed, targets, score), strict=True
-    )
-    return [Measured({"difference": largest_difference(one, other)}) for one, other in pairs]
+    return map_changes((explainer, images), (moved, fed), method, targets, score, "with its zero moved")
 
 
 ZERO_SHIFT = GroupMetric(

@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradskip_onnx.errors import printable
 from gradskip_onnx.images.classes import Candidate
 from gradskip_onnx.images.original import Original
 from gradskip_onnx.images.preprocess import Geometry, Preprocess
@@ -108,10 +109,7 @@ class Explanation:
 
     def __repr__(self) -> str:
         height, width = self.map.shape
-        label, name = (
-            "".join(c if c.isprintable() else "?" for c in text[:LONGEST])
-            for text in (named(self.target), Path(self.original.name).name)
-        )
+        label, name = (printable(text[:LONGEST]) for text in (named(self.target), Path(self.original.name).name))
         share = f"{TASKS[self.task].share} {self.target.probability:.3f}"
         return f"Explanation({label}, {share}, {self.relevance.method}, {name}, map {width}x{height})"
 

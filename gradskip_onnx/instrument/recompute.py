@@ -26,8 +26,8 @@ MOST_NODES = 16  # between small tensors and a large one: an attention with its 
 
 def recompute_large(
     graph: gs.Graph, forward: Sequence[Any], outputs: Sequence[str], facts: Mapping[str, TensorFact], opset: int
-) -> int:
-    """Make the backward nodes of `graph`, all but `forward`, read copies of large tensors made late; returns how many.
+) -> None:
+    """Make the backward nodes of `graph`, all but `forward`, read copies of large tensors that are made late.
 
     Nothing changes if the tensors together are small. `outputs` are read from the graph and held anyway.
     """
@@ -42,16 +42,13 @@ def recompute_large(
         and (nodes := _chain(tensor, facts))
     ]  # fmt: skip
     if sum(_bytes(tensor, facts) for tensor, _, _ in found) <= HELD:
-        return 0
+        return
     write = NodeWriter(graph, opset, f"{PREFIX}again/")
     order = {id(node): place for place, node in enumerate(graph.nodes)}
-    count = 0
     for tensor, readers, nodes in found:
         gate = _first_late_input(readers, late, early, order)
         if gate is not None:
             _replace(tensor, readers, _copy(write, nodes, _zero(write, gate), facts))
-            count += 1
-    return count
 
 
 def _bytes(tensor: Any, facts: Mapping[str, TensorFact]) -> int:
@@ -94,8 +91,12 @@ def _activations(node: Any) -> Iterator[Any]:
 def _first_late_input(readers: Sequence[Any], late: set[str], early: set[int], order: Mapping[int, int]) -> Any:
     """The earliest gradient that is read beside a tensor, or beside what backward nodes make of it alone."""
     waiting, gates = list(readers), []
+    seen: set[int] = set()
     while waiting:
         node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         gradients = [tensor for tensor in node.inputs if tensor.name in late]
         gates += gradients
         if not gradients:

@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from gradskip_onnx.errors import InputError
+
 from .locks import try_lock
 
 PREFIX, SUFFIX = ".gradskip-", ".tmp"
@@ -21,6 +23,15 @@ def make_folder(path: Path) -> None:
     if len(path.parents) > DEEPEST:
         raise OSError(errno.ENAMETOOLONG, f"more than {DEEPEST} folders deep")
     path.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the failure of a block that writes `path` into an InputError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"output {path}: cannot be written ({error.strerror or error})") from None
 
 
 def temporary_name() -> str:

@@ -12,6 +12,8 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from gradskip_onnx.errors import printable
+
 from .csv_text import encode_csv
 
 PAGE, CSV = "index.html", "summary.csv"
@@ -135,7 +137,7 @@ def _number(value: object) -> str:
 
 def _text(value: object) -> str:
     """A text for HTML; what cannot be printed, or is no Unicode, becomes a question mark."""
-    flat = "".join(c if c.isprintable() else "?" for c in str(value if value is not None else ""))
+    flat = printable(str(value if value is not None else ""))
     return escape(flat.encode("utf-8", "replace").decode(), quote=True)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.output.atomic import writing
 from gradskip_onnx.output.json_text import encode_json
 from gradskip_onnx.untrusted_files import open_regular
 
@@ -84,15 +85,13 @@ class Ledger:
 
 def append_line(path: Path, line: bytes) -> None:
     """Write a line at the end of a file, or nothing: where it does not fit, as on a full disk, it is cut off again."""
-    try:
+    with writing(path):
         handle = os.open(path, APPEND, 0o666)
         try:
             start = os.fstat(handle).st_size
             _write_all(handle, line, start)
         finally:
             os.close(handle)
-    except OSError as error:
-        raise InputError(f"output {path}: cannot be written ({error.strerror or error})") from None
 
 
 def _write_all(handle: int, line: bytes, start: int) -> None:

@@ -18,7 +18,7 @@ from gradskip_onnx.errors import GradskipError, InputError
 from gradskip_onnx.explanation.files import FileSettings, Written
 from gradskip_onnx.images.read import Picture
 from gradskip_onnx.limits import IMAGE_BYTES
-from gradskip_onnx.output.atomic import write_whole
+from gradskip_onnx.output.atomic import write_whole, writing
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.output.locks import locked
 from gradskip_onnx.output.overview import CSV, PAGE, as_page, as_table
@@ -93,12 +93,8 @@ class RunRecord:
         """Write index.html and summary.csv, of every image the folder has results of."""
         rows = [row for row in self.last.values() if row["state"] != BEGUN]
         for name, content in ((PAGE, as_page(title, rows)), (CSV, as_table(rows))):
-            try:
+            with writing(self.folder.path / name):
                 write_whole(self.folder.path / name, content)
-            except OSError as error:
-                raise InputError(
-                    f"output {self.folder.path / name}: cannot be written ({error.strerror or error})"
-                ) from None
 
     def _append(self, job: Job, sha256: str | None, state: str, **facts: Any) -> None:
         row = {"key": self._key(job, sha256), "stem": job.stem, "image": str(job.path), "state": state, **facts}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 from gradskip_onnx.graph.index import Index
 from gradskip_onnx.graph.prove.block_values import in_groups, sample_rows, with_rows
@@ -29,7 +28,7 @@ def prove_blocks(
         if rows_suffice(entry.match, lookup)
     }
     wanted = [[name for name in _claimed(entry) if name not in values] for entry in found]
-    for group in in_groups(len(found), lambda n: sum(_bytes(dry_run, name) for name in wanted[n])):
+    for group in in_groups(len(found), lambda n: sum(map(dry_run.bytes_of, wanted[n]))):
         chosen, names = with_rows(model, {attentions[n]: rows.get(attentions[n]) for n in group})
         shown = {name: names.get(name, name) for n in group for name in wanted[n]}
         outputs = open_cut_model(chosen, cuts, list(shown.values()), values).run(list(shown.values()), {})
@@ -46,7 +45,3 @@ def _claimed(entry: BlockMatch) -> list[str]:
     names = [match.attention, match.operand, match.value, match.context]
     names += [name for add in (entry.skip, *entry.chain) for name in (add.operand, add.branch, add.out)]
     return list(dict.fromkeys(names))
-
-
-def _bytes(dry_run: DryRun, name: str) -> int:
-    return prod(dry_run.shapes[name]) * dry_run.dtypes[name].itemsize

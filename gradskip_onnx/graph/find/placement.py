@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 import numpy as np
 
@@ -111,7 +110,7 @@ def _prove_locality(
     cuts = [block.tokens_in for block in blocks]
     rng = np.random.default_rng(2)
     proofs: list[Proof] = []
-    for group in in_groups(len(blocks), lambda n: prod(dry_run.shapes[scores[n]]) * np.float32().itemsize):
+    for group in in_groups(len(blocks), lambda n: dry_run.bytes_of(scores[n])):
         here = [_Scores.of(blocks[n], scores[n], values, dry_run.shapes) for n in group]
         chosen, names = with_rows(model, {entry.name: entry.rows for entry in here})
         cut_model = open_cut_model(chosen, cuts, list(names.values()), values)

@@ -52,6 +52,10 @@ class DryRun:
         """Shapes and element types; one run does not tell which dimensions follow the batch."""
         return {name: TensorFact(self.shapes[name], dtype) for name, dtype in self.dtypes.items()}
 
+    def bytes_of(self, name: str) -> int:
+        """What a tensor takes in this run."""
+        return prod(self.shapes[name]) * self.dtypes[name].itemsize
+
 
 def make_dry_run(model: PartialModel, image: ImageInput, look: Iterable[str] = ()) -> DryRun:
     """Run a model once on noise and keep the values of tensors in `look`; an open image size is the first that runs."""
