@@ -10,6 +10,10 @@ from typing import Generic, TypeVar
 
 from gradskip_onnx.errors import GradskipError, InputError
 
+from .ahead import work_ahead
+
+PREPARING = 2  # threads that prepare: Pillow and NumPy leave other threads alone for most of the time
+
 J = TypeVar("J")  # a job: a path, an image, an entry of a dataset
 P = TypeVar("P")  # the prepared job: opened, read, preprocessed
 R = TypeVar("R")  # its result
@@ -40,33 +44,53 @@ def run_jobs(
     work: Callable[[Sequence[P]], Sequence[R]],
     *,
     batch_size: int = 1,
+    ahead: int = 0,
     caught: type[GradskipError] = InputError,
 ) -> Iterator[Outcome[J, R]]:
     """Yield the outcome of each job, in order; jobs are drawn, prepared and run `batch_size` at a time.
+
+    While `work` runs on a batch, in the thread of the reader, threads prepare the jobs of the next `ahead` batches, so
+    `prepare` must not depend on the order of its calls; with 0, nothing is drawn before it is needed.
 
     An error of class `caught` becomes the outcome of its job; any other error ends the run. Finished batches are not
     kept in memory.
     """
 
-    def outcomes(group: Sequence[J]) -> Iterator[Outcome[J, R]]:
-        prepared = [attempt(prepare, job, caught) for job in group]
-        results = iter(run_batch(work, [item for item in prepared if not isinstance(item, GradskipError)], caught))
-        for job, item in zip(group, prepared, strict=True):
-            yield Outcome(job, item if isinstance(item, GradskipError) else next(results))
+    def prepared(job: J) -> Outcome[J, P]:
+        return Outcome(job, attempt(prepare, job, caught))
 
-    return chain.from_iterable(map(outcomes, in_batches(jobs, batch_size)))
+    def outcomes(group: Sequence[Outcome[J, P]]) -> Iterator[Outcome[J, R]]:
+        good = [outcome.found for outcome in group if not isinstance(outcome.found, GradskipError)]
+        results = iter(run_batch(work, good, caught))
+        for outcome in group:
+            found = outcome.found
+            yield Outcome(outcome.job, found if isinstance(found, GradskipError) else next(results))
+
+    ready = work_ahead(prepared, jobs, ahead=ahead * batch_size, threads=PREPARING)
+    return chain.from_iterable(map(outcomes, in_batches(ready, batch_size)))
 
 
 def then(
-    outcomes: Iterable[Outcome[J, R]], work: Callable[[J, R], S], *, caught: type[GradskipError] = InputError
+    outcomes: Iterable[Outcome[J, R]],
+    work: Callable[[J, R], S],
+    *,
+    ahead: int = 0,
+    threads: int = 1,
+    caught: type[GradskipError] = InputError,
 ) -> Iterator[Outcome[J, S]]:
-    """Yield the outcomes of a further stage, `work(job, result)`; a job that failed before stays failed."""
-    for outcome in outcomes:
+    """Yield the outcomes of a further stage, `work(job, result)`; a job that failed before stays failed.
+
+    With `ahead`, so many results are worked on in threads while the stages before make the next ones; one thread does
+    them one after the other, in order.
+    """
+
+    def further(outcome: Outcome[J, R]) -> Outcome[J, S]:
         found = outcome.found
         if isinstance(found, GradskipError):
-            yield Outcome(outcome.job, found)
-        else:
-            yield Outcome(outcome.job, attempt(partial(work, outcome.job), found, caught))
+            return Outcome(outcome.job, found)
+        return Outcome(outcome.job, attempt(partial(work, outcome.job), found, caught))
+
+    return work_ahead(further, outcomes, ahead=ahead, threads=threads)
 
 
 def run_batch(
