@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gradskip_onnx.images.preprocess import Preprocess
 
     from .api import Explainer, explain, inspect, load
+    from .audit.reading import read_audit
     from .errors import GradskipError, PreprocessingWarning
     from .explanation import Explanation
     from .explanation.pictures import side_by_side
@@ -28,6 +29,7 @@ __all__ = [
     "explain",
     "inspect",
     "load",
+    "read_audit",
     "side_by_side",
 ]
 
@@ -43,6 +45,7 @@ _HOMES = {
     "explain": "api",
     "inspect": "api",
     "load": "api",
+    "read_audit": "audit.reading",
     "side_by_side": "explanation.pictures",
 }
 

@@ -76,5 +76,7 @@ UNPACKED_BYTES = Limit("UNPACKED_BYTES", 64 << 20, "bytes")
 CACHE_FILES = Limit("CACHE_FILES", 256, "entries")
 CACHE_BYTES = Limit("CACHE_BYTES", 512 << 20, "bytes")
 CACHE_ENTRY_BYTES = Limit("CACHE_ENTRY_BYTES", 64 << 20, "bytes")
+# A file of an audit: a part has at most some 100 MB of maps.
+AUDIT_FILE_BYTES = Limit("AUDIT_FILE_BYTES", 4 << 30, "bytes")
 # A session: more than any processor that is sold has cores, and each thread takes memory for its stack.
 THREADS = Limit("THREADS", 256, "threads")

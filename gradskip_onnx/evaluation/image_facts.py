@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from gradskip_onnx.images.classes import class_name
 
 from .choices import Measurement, measurement_of
 from .evaluation import Evaluation
@@ -62,11 +64,6 @@ def _facts(evaluation: Evaluation, image: str, found: tuple[int, Answer] | None)
     classifies = evaluation.explainer.architecture.task == "classification"
     right = answer.predicted == label if label is not None and classifies else None
     return ImageFacts(image, named, class_name(names, target), answer.probability, right)
-
-
-def class_name(names: Sequence[str], index: int) -> str:
-    """The first of a class's names; its number if it has none."""
-    return (names[index].split(",")[0] if index < len(names) else "") or f"class {index}"
 
 
 def accuracy(facts: Mapping[str, ImageFacts]) -> str:

@@ -66,3 +66,8 @@ def rank(
     return tuple(
         Candidate(i, labels[i] if i < len(labels) else f"class {i}", float(score[i]), float(share[i])) for i in chosen
     )
+
+
+def class_name(names: Sequence[str], index: int) -> str:
+    """The first of a class's names; its number if it has none."""
+    return (names[index].split(",")[0] if index < len(names) else "") or f"class {index}"

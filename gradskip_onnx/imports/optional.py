@@ -8,10 +8,10 @@ from typing import Any
 from gradskip_onnx.errors import GradskipError
 
 
-def import_optional(module: str) -> Any:
-    """Import a module of an optional package; raise GradskipError with the install command if it is missing."""
+def import_optional(module: str, extra: str = "evaluate") -> Any:
+    """Import a module of an optional package; one that is missing raises GradskipError, which names the extra."""
     try:
         return importlib.import_module(module)
     except ImportError as missing:
         package = module.split(".")[0]
-        raise GradskipError(f"{package} is not installed; run: pip install 'gradskip-onnx[evaluate]'") from missing
+        raise GradskipError(f"{package} is not installed; run: pip install 'gradskip-onnx[{extra}]'") from missing

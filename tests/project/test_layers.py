@@ -15,7 +15,7 @@ FOLDERS = {"gradskip_onnx": "gradskip_onnx", "exporters": "gradskip_onnx.exporte
 # never in a circle.
 LEVELS: dict[str, tuple[str, ...]] = {
     "commands": ("cli", "exporters"),
-    "studies": ("adapters", "plugins", "evaluation", "metrics", "datasets"),
+    "studies": ("adapters", "plugins", "audit", "evaluation", "metrics", "datasets"),
     "explanations": ("api", "pipeline", "selfcontained", "output", "drawing", "explanation"),
     "passes": ("passes", "cache", "instrument", "methods"),
     "graphs": ("graph", "autodiff", "surgeon", "runtime", "model_file"),
@@ -28,6 +28,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
         "types",
         "limits",
         "untrusted_files",
+        "addresses",
         "errors",
         "version",
     ),
