@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images import interpolate
 from gradskip_onnx.images.classes import rank
-from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.tasks import task_of
-from gradskip_onnx.types import Relevance, Trace
 
-from .inputs import Prepared
 from .question import Question
+from .relevances import Propagated
 
 if TYPE_CHECKING:
     from .explainer import Explainer
@@ -23,18 +20,9 @@ if TYPE_CHECKING:
 TOP = 5  # classes that are listed with a result
 
 
-def assemble(
-    explainer: Explainer,
-    image: Prepared,
-    trace: Trace,
-    relevance: Relevance,
-    question: Question,
-    session: Session,
-    began: float,
-    timings: Mapping[str, float],
-) -> Explanation:
-    """The explanation of one image for one class; `began` is when its method began, in `time.perf_counter`."""
-    architecture = explainer.architecture
+def assemble(explainer: Explainer, done: Propagated, question: Question) -> Explanation:
+    """The explanation of one image for one class."""
+    architecture, image, trace, relevance = explainer.architecture, done.image, done.trace, done.relevance
     task = task_of(architecture)
     placed = image.geometry.place(interpolate.resize(relevance.scores, architecture.input_dims.size))
     ranked = rank(task, trace.logits, explainer.labels, TOP, trace.target)
@@ -49,10 +37,10 @@ def assemble(
         original=image.original,
         model=explainer.name,
         model_sha256=explainer.sha256,
-        provider=session.provider,
-        timings={**timings, "propagate": time.perf_counter() - began},
+        provider=done.session.provider,
+        timings={**done.timings, "propagate": time.perf_counter() - done.began},
         task=task.name,
         score=question.score_text,
         region=question.region_text,
-        warnings=explainer.warnings + session.warnings,
+        warnings=explainer.warnings + done.session.warnings,
     )

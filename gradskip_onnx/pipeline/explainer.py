@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from gradskip_onnx.autodiff.scores.seeds import RANKED, named_seed
+from gradskip_onnx.autodiff.scores.seeds import RANKED
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.explanation import Explanation
 from gradskip_onnx.images.classes import Candidate, find_class, rank
@@ -18,7 +18,7 @@ from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.images.regions import Region
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.methods import DEFAULT, MethodChoice, choose_method
-from gradskip_onnx.passes.extra_passes import ExtraPasses, Progress
+from gradskip_onnx.passes.extra_passes import Progress
 from gradskip_onnx.passes.opened_model import OpenedModel
 from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.tasks import task_of
@@ -29,6 +29,7 @@ from .batch import run_jobs
 from .fitted_options import FittedOptions
 from .inputs import MOST_AT_ONCE, ImageLike, Images, Prepared, as_images, is_several, prepare_image, with_classes
 from .question import Question, Target
+from .relevances import relevances
 
 R = TypeVar("R")
 Targets = Target | Iterable[Target]
@@ -261,22 +262,8 @@ class Explainer:
         self, images: Sequence[Prepared], targets: Sequence[int | None], question: Question, progress: Progress | None
     ) -> list[Explanation]:
         """Plan, run, propagate, upsample: each image for its own target, or one image for each of several targets."""
-        method = self.settled(question.method)
-        method.check(self.architecture)
-        named_seed(question.score)  # raises for an unknown name, also where the method has its own score
-        shown = [*images] * (len(targets) // len(images))  # the image of each target
-        regions = question.weights(self.model, [image.geometry for image in shown])
-        request = method.request(self.architecture, question.score)
-        values = np.stack([image.values for image in images])
-        traces, session, timings = self._run(values, targets, regions, request)
-        task, found = task_of(self.architecture), []
-        for at, (trace, image) in enumerate(zip(traces, shown, strict=True)):
-            began = time.perf_counter()
-            pixels = None if regions is None else regions[at]
-            passes = ExtraPasses(task, self._rerun, trace, pixels, request, self.model.shorten, progress)
-            relevance = method.run(trace, self.architecture, passes)
-            found.append(assemble(self, image, trace, relevance, question, session, began, timings))
-        return found
+        done = relevances(self, images, targets, question, progress)
+        return [assemble(self, one, question) for one in done]
 
     def _run(
         self, images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, request: PassRequest
