@@ -30,6 +30,6 @@ def unsigned_gradient(emit: Emit, image: str, gradients: Mapping[str, Sym], rule
     parts = []
     for name, g in gradients.items():
         y = emit.sym(name)
-        seed = g.apply("Abs") * y.cast(y.real).apply("Sign")
+        seed = g.apply("Abs") * y.cast(y.real).sign()
         parts.append(backward(emit, of=name, seed=seed, at=[image], rules=rules)[image])
     return reduce(add, parts)

@@ -43,6 +43,7 @@ class RowEmit(Emit):
         if op in BROADCASTING and self._meets(op, inputs, has_rows) and _foldable(op, inputs, dims[0]):
             split = [self._split(x) if rows and None in x.dims else x for x, rows in zip(inputs, has_rows, strict=True)]
             (wide,) = super().ops(op, *split, dims=[(None, *dims[0])], dtypes=dtypes, **attrs)
+            self._with_rows.add(wide.name)  # it may be reshaped in place of the result
             shape = self.ints([-1 if size is None else size for size in dims[0]])
             found = super().ops("Reshape", wide, shape, dims=dims, dtypes=dtypes)
         else:

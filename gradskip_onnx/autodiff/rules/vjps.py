@@ -313,11 +313,6 @@ def gelu(n: Node, g: Sym) -> Out:
     return (g.scaled(0.5) * (slope + 1),)
 
 
-def normal_cdf(x: Sym) -> Sym:
-    """The distribution function of the standard normal distribution."""
-    return 0.5 * (1 + (x * math.sqrt(0.5)).apply("Erf"))
-
-
 @vjp("Softmax")
 def softmax(n: Node, g: Sym) -> Out:
     return (n.y * (g - (g * n.y).sum([n.attrs.get("axis", -1)])),)

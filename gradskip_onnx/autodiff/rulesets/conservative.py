@@ -14,7 +14,7 @@ from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.partial_gradients import Piece
 from gradskip_onnx.autodiff.rules.piece_rules import PIECE_RULES, for_pieces
 from gradskip_onnx.autodiff.rules.table import VJPS, Gradient, Node, Rule, vjp
-from gradskip_onnx.autodiff.rules.vjps import normal_cdf, stop
+from gradskip_onnx.autodiff.rules.vjps import stop
 from gradskip_onnx.autodiff.rules.vjps_norm import kept, layer_statistics, normalised, reduce_mean, widened
 
 from .gates import centred_at, gate_at, gates_something, is_root, readers
@@ -137,7 +137,7 @@ def gelu(n: Node, g: Sym) -> Out:
     x = n.x[0]
     if n.attrs.get("approximate", "none") == "tanh":
         return (g * 0.5 * (1 + (math.sqrt(2 / math.pi) * (x * (1 + 0.044715 * (x * x)))).apply("Tanh")),)
-    return (g * normal_cdf(x),)
+    return (g.scaled(0.5) * (1 + (x * math.sqrt(0.5)).apply("Erf")),)
 
 
 @vjp("Swish", table=GATES_HELD)

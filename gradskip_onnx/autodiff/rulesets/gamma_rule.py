@@ -61,7 +61,7 @@ def _centre(f: Linear) -> Sym:
     """The input for the mean colour; integer convolutions, whose input is rounded, take their own mean."""
     if f.n.op in REAL:
         return f.x.mean(range(2, f.x.rank) if f.n.op == "ConvInteger" else [f.x.rank - 2]).expand_like(f.x)
-    return of_mean_colour(f.n, f.at)
+    return of_mean_colour(f.n, f.at, alike=f.sees_alike)
 
 
 def gamma_gradient(f: Linear, g: Sym, gamma: float, centre: Sym | None = None) -> Sym:
@@ -69,12 +69,12 @@ def gamma_gradient(f: Linear, g: Sym, gamma: float, centre: Sym | None = None) -
     size = f.weight.apply("Abs")
     x, bias = f.x, f.bias
     if centre is not None:
-        x, offset = x - centre, f.apply(centre, f.weight)
+        x, offset = x - centre, f.of_centre(centre)
         bias = offset if bias is None else offset + bias
     contributions = f.apply(x.apply("Abs"), size)
     if bias is not None:
         contributions = contributions + bias.apply("Abs")
     denominator = (1 + 0.5 * gamma) * f.y.apply("Abs") + (0.5 * gamma) * contributions + STABILISER
     share = f.y / denominator  # from -1 to 1
-    favoured = x.apply("Sign") * f.back(g * share, size)
+    favoured = x.sign() * f.back(g * share, size)
     return (1 + 0.5 * gamma) * f.back(g * share.apply("Abs"), f.weight) + (0.5 * gamma) * favoured

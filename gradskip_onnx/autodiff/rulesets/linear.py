@@ -67,6 +67,23 @@ class Linear:
         attrs = {key: value for key, value in n.attrs.items() if key != "beta"}
         return n.emit.op(n.op, *n.x, dims=self.n.y.dims, **attrs)
 
+    @property
+    def sees_alike(self) -> bool:
+        """Whether the output for an image of one colour is the same at every place: a convolution without padding."""
+        attrs = self.n.attrs
+        return (
+            self.n.op == "Conv" and not any(attrs.get("pads", ())) and not attrs.get("auto_pad", "").startswith("SAME")
+        )
+
+    def of_centre(self, x: Sym) -> Sym:
+        """f(x, weight); an image of one colour may be given as one pixel, and then there is one pixel of the output."""
+        if x.dims == self.x.dims:
+            return self.apply(x, self.weight)
+        places = range(2, self.weight.rank)
+        dims = (x.dims[0], self.n.y.dims[1], *(1 for _ in places))
+        attrs = {"group": self.n.attrs.get("group", 1)}
+        return x.emit.op("Conv", x, self.weight.sum(places), dims=dims, **attrs)
+
     def back(self, s: Sym, weight: Sym) -> Sym:
         """The transpose of the map f(., weight), applied to s."""
         n = self._with(self.x, weight)
