@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "methods": (".methods", "List the methods with their cost, or one with its options."),
     "study": (".study", "Repeat a study of the paper (gamma, alpha, heads), or fit gradskip+ to a model."),
     "cache": (".cache", "Show or clear the cache of analysed models."),
+    "build": (".build", "Write one ONNX file that gives the model's outputs and the map."),
     "export": (".export", "Write a PyTorch model as ONNX, with its gradient graph."),
 }
 
@@ -43,6 +44,7 @@ Examples:
   gradskip-onnx inspect model.onnx --why
   gradskip-onnx evaluate model.onnx photos --methods gradskip,rollout -o results
   gradskip-onnx methods
+  gradskip-onnx build model.onnx -o explained.onnx
   gradskip-onnx export deit_tiny_patch16_224 -o model.onnx
 """
 

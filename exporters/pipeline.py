@@ -17,7 +17,9 @@ from gradskip_onnx.graph.read.load import load as load_source
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
 from gradskip_onnx.output.atomic import scratch_folder
 from gradskip_onnx.output.folder import Folder
-from gradskip_onnx.selfcontained import bundle
+from gradskip_onnx.selfcontained.describe import annotate
+from gradskip_onnx.selfcontained.save import LARGEST_INLINE, refuse_overwriting, save
+from gradskip_onnx.selfcontained.tensors import show_tensors
 from gradskip_onnx.types import Source
 
 from . import EXTRA, load
@@ -63,7 +65,7 @@ def export(
     step: Step = lambda _text: None,
 ) -> Report:
     """Write the model that `request` names to `output` and compare the file with it."""
-    bundle.refuse_overwriting(output, force)  # fails before weights are fetched; `save` checks again
+    refuse_overwriting(output, force)  # fails before weights are fetched; `save` checks again
     Folder(output.parent).open()  # also fails early, for a folder that cannot be written to
     tracers(opset)  # and for an opset that cannot
     step(f"loading {request.name}")
@@ -85,12 +87,12 @@ def _write(
     step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
     source = _as_source(_traced(exportable, opset, scratch), scratch)
     if plain:
-        model = bundle.annotate(source.model, preprocess=exportable.preprocess, labels=exportable.labels)
+        model = annotate(source.model, preprocess=exportable.preprocess, labels=exportable.labels)
     else:
         step("finding the blocks and adding their gradients")
-        model = bundle.assemble(source, read(source), preprocess=exportable.preprocess, labels=exportable.labels)
+        model = show_tensors(source, read(source), preprocess=exportable.preprocess, labels=exportable.labels)
     step(f"writing {output}")
-    return bundle.save(model, output, source, force=force)
+    return save(model, output, source, force=force)
 
 
 def _traced(exportable: Exportable, opset: int, scratch: Path) -> onnx.ModelProto:
@@ -129,7 +131,7 @@ def _half_inside(module: torch.nn.Module) -> torch.nn.Module:
 
 def _as_source(model: onnx.ModelProto, scratch: Path) -> Source:
     """The traced model as a Source; weights too large for one protobuf message go to a second file."""
-    if weight_bytes(model) < bundle.LARGEST_INLINE:
+    if weight_bytes(model) < LARGEST_INLINE:
         return in_memory(model, "model.onnx")
     path = scratch / "model.onnx"
     onnx.save_model(model, path, save_as_external_data=True, location="model.onnx.data")

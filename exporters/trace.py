@@ -12,7 +12,7 @@ import onnx
 from onnx.external_data_helper import load_external_data_for_model
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.selfcontained.bundle import LARGEST_INLINE
+from gradskip_onnx.selfcontained.save import LARGEST_INLINE
 from gradskip_onnx.surgeon.opsets import OLDEST_OPSET
 
 from .fold_shapes import tidy

@@ -13,7 +13,7 @@ from gradskip_onnx.graph.layouts import arrange
 from gradskip_onnx.graph.read.load import load
 from gradskip_onnx.model_file.metadata import read_description
 from gradskip_onnx.runtime.session import Session, open_session
-from gradskip_onnx.selfcontained.bundle import EXPLAIN
+from gradskip_onnx.selfcontained.control_flow import SWITCH
 from gradskip_onnx.tasks import BY_RANK
 from gradskip_onnx.types import Array
 
@@ -97,7 +97,7 @@ def _whole(session: Session, anatomy: Mapping[str, Any], exportable: Exportable,
     expected = np.where(target < 0, BY_RANK[logits.ndim].predicted(logits), target)
     oracle = differentiate(exportable, images, chosen, logits)
     yield "logits", "", logits, oracle.logits
-    light = session.run([anatomy["logits"]], {**feeds, EXPLAIN: np.array(False)})
+    light = session.run([anatomy["logits"]], {**feeds, SWITCH: np.array(False)})
     yield "logits, explain off", "", light[anatomy["logits"]], logits
     yield "class explained", "", chosen, expected
     yield from _blocks(ours, anatomy["blocks"], oracle, len(images))

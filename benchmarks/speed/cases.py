@@ -15,7 +15,8 @@ from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.read.load import load
 from gradskip_onnx.images.preprocess import prepare
 from gradskip_onnx.images.read import open_picture
-from gradskip_onnx.selfcontained import bundle
+from gradskip_onnx.selfcontained.save import save
+from gradskip_onnx.selfcontained.tensors import show_tensors
 from gradskip_onnx.types import Array
 
 ASSETS = os.environ.get("GRADSKIP_ASSETS", "")
@@ -77,9 +78,9 @@ def written(case: Case, folder: Path) -> Path:
 def with_gradients(explainer: api.Explainer, file: Path) -> int:
     """How many bytes the model takes with its gradient graph in the file, as `gradskip-onnx export` writes it."""
     source = load(file)
-    model = bundle.assemble(source, read(source), preprocess=explainer.preprocess, labels=explainer.labels)
+    model = show_tensors(source, read(source), preprocess=explainer.preprocess, labels=explainer.labels)
     with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
-        files = bundle.save(model, Path(scratch) / file.name, source)
+        files = save(model, Path(scratch) / file.name, source)
         return sum(path.stat().st_size for path in files)
 
 

@@ -12,7 +12,7 @@ from gradskip_onnx.exporters.trace import trace
 from torch import nn
 
 from gradskip_onnx.images.preprocess import Preprocess, Triple
-from gradskip_onnx.selfcontained.bundle import annotate
+from gradskip_onnx.selfcontained.describe import annotate
 from gradskip_onnx.types import Size
 
 OPSET = 17

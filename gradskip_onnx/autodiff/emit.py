@@ -10,7 +10,7 @@ import onnx_graphsurgeon as gs
 
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.surgeon.element_types import numpy_type
-from gradskip_onnx.surgeon.node_writer import NodeWriter
+from gradskip_onnx.surgeon.node_writer import PREFIX, NodeWriter
 from gradskip_onnx.surgeon.opsets import OLDEST_OPSET, reduction_axes
 from gradskip_onnx.types import Array, Dims, TensorFact
 
@@ -24,7 +24,7 @@ __all__ = ["Emit", "Sym"]
 class Emit:
     """Appends nodes to a graphsurgeon graph that the caller owns; equal nodes are written once."""
 
-    def __init__(self, graph: Any, facts: Mapping[str, TensorFact], opset: int) -> None:
+    def __init__(self, graph: Any, facts: Mapping[str, TensorFact], opset: int, prefix: str = PREFIX) -> None:
         if opset < OLDEST_OPSET:
             raise UnsupportedModelError(
                 "opset-too-old",
@@ -33,7 +33,7 @@ class Emit:
         self.graph, self.facts, self.opset = graph, facts, opset
         tensors = [*graph.tensors().values(), *graph.inputs]  # `tensors()` lacks inputs that no node reads
         self._tensors: dict[str, Any] = {tensor.name: tensor for tensor in tensors if tensor.name}
-        self._nodes = NodeWriter(graph, opset)
+        self._nodes = NodeWriter(graph, opset, prefix)
         self._written: dict[Any, tuple[Sym, ...]] = {}  # key of a node or constant -> its outputs
         self._outputs: dict[str, Sym] = {}  # outputs of the nodes written here, by name
 

@@ -29,7 +29,7 @@ def resize(scores: Array, size: Size, mode: str = "bilinear") -> Array:
     _check_map(scores)
     if len(size) != 2 or min(size) < 1:
         raise InputError(f"map size: got {size}, allowed: a height and a width of at least 1")
-    down, across = (_taps(mode, new, old) for new, old in zip(size, scores.shape, strict=True))
+    down, across = (taps_of(mode, new, old) for new, old in zip(size, scores.shape, strict=True))
     # rows first in float64, on the small array; the second sum, at image size, is exact enough in float32
     rows = _weighted_sum(scores, down, np.float64).astype(np.float32)
     return np.ascontiguousarray(_weighted_sum(rows.T, across, np.float32).T)
@@ -51,7 +51,7 @@ def place(values: Array, size: Size, box: Box) -> Array:
 
 def matrices(size: Size, grid: Size, mode: str = "bilinear") -> tuple[Array, Array]:
     """Matrices (height, rows) and (width, columns), float64: `down @ map @ across.T` enlarges one map or a stack."""
-    down, across = (_matrix(_taps(mode, new, old), old) for new, old in zip(size, grid, strict=True))
+    down, across = (_matrix(taps_of(mode, new, old), old) for new, old in zip(size, grid, strict=True))
     return down, across
 
 
@@ -107,7 +107,8 @@ MODES: Mapping[str, Callable[[int, int], Taps]] = {
 }
 
 
-def _taps(mode: str, new: int, old: int) -> Taps:
+def taps_of(mode: str, new: int, old: int) -> Taps:
+    """Along one axis, the old samples that each new one is made of in a mode: bilinear, nearest, ..."""
     if mode not in MODES:
         raise InputError(f"resampling mode: got {mode!r}, allowed: {', '.join(MODES)}")
     return MODES[mode](new, old)

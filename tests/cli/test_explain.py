@@ -8,7 +8,7 @@ import pytest
 
 from gradskip_onnx import api
 from gradskip_onnx.images.preprocess import Preprocess
-from gradskip_onnx.selfcontained.bundle import annotate
+from gradskip_onnx.selfcontained.describe import annotate
 from tests.support import models
 from tests.support.command_line import SETTINGS, fails, run
 

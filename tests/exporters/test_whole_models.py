@@ -29,7 +29,7 @@ from gradskip_onnx.graph.read.load import load as load_source
 from gradskip_onnx.instrument.build_plan import build_plan
 from gradskip_onnx.passes.run_plan import run_plan
 from gradskip_onnx.runtime.session import open_session
-from gradskip_onnx.selfcontained import bundle
+from gradskip_onnx.selfcontained.tensors import show_tensors
 from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import Array, Needs, Source
 
@@ -198,7 +198,7 @@ def test_values_and_gradients_agree_with_torch(prepared):
 
 def test_logits_are_those_of_the_original_file(prepared):
     """With the gradients computed, and with them switched off."""
-    whole = bundle.assemble(prepared.source, prepared.reading, preprocess=None, labels=())
+    whole = show_tensors(prepared.source, prepared.reading, preprocess=None, labels=())
     before = open_session(prepared.source.model, None, "cpu").run(["logits"], {"pixel_values": prepared.images})
     session = open_session(whole, None, "cpu")
     for explain in (True, False):

@@ -1,0 +1,77 @@
+"""Writes the propagation of a method behind its plan: nodes that read what the plan shows, and one output, the map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+
+from gradskip_onnx.autodiff.emit import Emit
+from gradskip_onnx.autodiff.scores.seeds import explained
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.graph.architecture import Reading
+from gradskip_onnx.graph.read.assemble import assemble
+from gradskip_onnx.methods import MethodChoice
+from gradskip_onnx.surgeon.element_types import numpy_type
+from gradskip_onnx.surgeon.node_writer import PREFIX
+from gradskip_onnx.surgeon.sorting import sort_nodes
+from gradskip_onnx.types import Dims, Instrumented, TensorFact
+
+from .table import INGRAPH
+from .traced import Traced
+from .view import View, show
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapGraph:
+    """The nodes and constants behind a plan."""
+
+    nodes: tuple[onnx.NodeProto, ...]
+    constants: tuple[onnx.TensorProto, ...]
+    relevance: str  # the map, float32 (B, H, W) or (B, rows, columns)
+    dims: Dims  # of the map
+    chosen: str  # the class of each image, int64 (B,)
+
+
+def require_writable(choice: MethodChoice) -> None:
+    """Raise InputError for a method that cannot be computed inside a graph."""
+    if choice.row.name not in INGRAPH:
+        known = ", ".join(sorted(INGRAPH))
+        raise InputError(f"method {choice.row.name} cannot be written into a graph; those that can: {known}")
+
+
+def write_map(
+    plan: Instrumented, target: str, reading: Reading, opset: int, choice: MethodChoice, view: View
+) -> MapGraph:
+    """The operators that make the map of a method of the tensors that its plan shows.
+
+    `target` is the input that names the class. A plan without gradients does not read it: the class is chosen here.
+    """
+    require_writable(choice)
+    facts = {target: TensorFact((None,), np.dtype(np.int64)), **shown_facts(plan, reading)}
+    inputs = [gs.Variable(name, fact.dtype, list(fact.dims)) for name, fact in facts.items()]
+    graph = gs.Graph(inputs=inputs, opset=opset)
+    emit = Emit(graph, MappingProxyType(facts), opset, f"{PREFIX}map/")
+    scores = INGRAPH[choice.row.name](Traced(emit, reading.architecture, plan), choice.options)
+    found = show(scores, reading.architecture.input_dims.size, view)
+    chosen = plan.target_output
+    graph.outputs = [found.tensor]
+    if chosen is None:
+        of = explained(emit.sym(reading.architecture.logits), emit.sym(target), None)[1]
+        chosen = of.name
+        graph.outputs.append(of.tensor)
+    written = assemble(sort_nodes(graph.cleanup())).graph
+    return MapGraph(tuple(written.node), tuple(written.initializer), found.name, found.dims, chosen)
+
+
+def shown_facts(plan: Instrumented, reading: Reading) -> dict[str, TensorFact]:
+    """Shapes and types of what a plan shows: a gradient has the shape of its tensor."""
+    architecture = reading.architecture
+    types = {output.name: numpy_type(output.type.tensor_type.elem_type) for output in plan.model.graph.output}
+    facts = {name: reading.facts[name] for name in (architecture.input, architecture.logits)}
+    for part in (plan.values, plan.gradients, plan.readouts, plan.relevances, plan.unsigned):
+        facts |= {shown: TensorFact(reading.facts[name].dims, types[shown]) for name, shown in part.items()}
+    return facts

@@ -1,0 +1,79 @@
+"""Moves nodes of a finished graph into bodies: behind a switch, or into a loop over classes.
+
+Works on the protobuf and not on graphsurgeon's graph: a graphsurgeon subgraph stores its own copy of every constant,
+which would double the weights; in the protobuf the inner graph refers to the constants of the outer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from gradskip_onnx.surgeon.node_writer import PREFIX
+
+SWITCH = "explain"  # bool input, default true; false: only the forward pass is computed
+
+
+def put_behind_switch(graph: onnx.GraphProto, outputs: Mapping[str, str], switch: str) -> None:
+    """Move the nodes that only the `outputs` (tensor -> new name) depend on into an `If` on the input `switch`.
+
+    With `switch` false the outputs have a batch of 0, and the rest of the graph costs what it costs without them.
+    """
+    inner = _needed_only_for(graph, set(outputs))
+    inside = {node.name for node in inner}
+    outer = [node for node in graph.node if node.name not in inside]
+    types = {output.name: output.type.tensor_type for output in graph.output}
+    then = helper.make_graph(inner, f"{PREFIX}backward", [], [_info(name, types[name].elem_type) for name in outputs])
+    blanks = []
+    for name in outputs:
+        sizes = [dim.dim_value for dim in types[name].shape.dim]
+        blank = helper.make_tensor(f"{name}/none", types[name].elem_type, [0, *sizes[1:]], b"", raw=True)
+        blanks.append(helper.make_node("Constant", [], [f"{name}/none"], value=blank))
+    otherwise = helper.make_graph(
+        blanks, f"{PREFIX}nothing", [], [_info(f"{name}/none", types[name].elem_type) for name in outputs]
+    )
+    node = helper.make_node(
+        "If", [switch], list(outputs.values()), name=f"{PREFIX}switch", then_branch=then, else_branch=otherwise
+    )
+    _replace_nodes(graph, [*outer, node])
+    for output in graph.output:
+        if output.name in outputs:
+            for batch in output.type.tensor_type.shape.dim[:1]:
+                batch.Clear()  # its size follows the switch too
+            output.name = outputs[output.name]
+    graph.input.append(helper.make_tensor_value_info(switch, onnx.TensorProto.BOOL, []))
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), switch))
+
+
+def _needed_only_for(graph: onnx.GraphProto, outputs: set[str]) -> list[onnx.NodeProto]:
+    """The nodes, in order, that only the given graph outputs depend on."""
+    needed = {output.name for output in graph.output} - outputs
+    only: list[onnx.NodeProto] = []
+    for node in reversed(graph.node):
+        if needed.isdisjoint(node.output):
+            only.append(node)
+        else:
+            needed.update(_reads(node))
+    return only[::-1]
+
+
+def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    """The tensors that a node reads, also those that its bodies take from around them."""
+    yield from node.input
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            yield from (name for inner in body.node for name in _reads(inner))
+            yield from (output.name for output in body.output)
+
+
+def _replace_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
+    kept = onnx.GraphProto(node=nodes)  # copies, before the originals are freed
+    graph.ClearField("node")
+    graph.node.extend(kept.node)
+
+
+def _info(name: str, kind: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, None)

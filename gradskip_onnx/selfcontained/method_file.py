@@ -1,0 +1,161 @@
+"""The file that explains itself: image and class in, the model's own outputs and the map of a method out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from gradskip_onnx.graph.architecture import Reading
+from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.ingraph.view import View
+from gradskip_onnx.ingraph.write_map import MapGraph, require_writable, write_map
+from gradskip_onnx.instrument.build_plan import TARGET, build_plan
+from gradskip_onnx.methods import MethodChoice
+from gradskip_onnx.surgeon.node_writer import PREFIX
+from gradskip_onnx.types import AUTOMATIC, Instrumented, Source
+
+from .control_flow import SWITCH, put_behind_switch
+from .describe import anatomy, annotate, sign
+
+RELEVANCE, EXPLAINED = "relevance", "explained"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """What is built into a file."""
+
+    method: MethodChoice
+    score: str = "logit"  # what is differentiated, unless the method has a score of its own
+    view: View = field(default_factory=View)
+    switch: bool = True  # whether the file has the input `explain`; false: the forward pass only
+
+    @property
+    def score_text(self) -> str:
+        """The name of the score, as written into the file."""
+        return "the method's own" if self.method.own_score else self.score
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Inputs and outputs that a file has besides the model's own; another name is taken where the model has one."""
+
+    target: str
+    region: str | None
+    switch: str | None
+    relevance: str
+    explained: str
+
+
+def build(
+    source: Source, reading: Reading, settings: BuildSettings, *, preprocess: Preprocess | None, labels: Sequence[str]
+) -> onnx.ModelProto:
+    """The model of `source` with the map of a method as a further output, and a description in its metadata."""
+    architecture, choice = reading.architecture, settings.method
+    require_writable(choice)
+    choice.check(architecture)
+    own = [tensor.name for tensor in reading.graph.outputs]
+    request = choice.request(architecture, settings.score)
+    # the forward graph stays that of the source, so that the file can be explained by other methods too
+    plan = build_plan(
+        source, reading, request.needs, score=request.score, rules=request.rules, keep=own, simplify_forward=False
+    )
+    names = _free_names(plan, settings)
+    written = write_map(plan, names.target, reading, source.opset["ai.onnx"], choice, settings.view)
+    model = plan.model
+    _append(model.graph, plan, written, names, [*own, architecture.logits])
+    outputs = {written.relevance: names.relevance, written.chosen: names.explained}
+    if names.switch is None:
+        _rename(model.graph, outputs)
+    else:
+        put_behind_switch(model.graph, outputs, names.switch)
+    sign(model)
+    more = {
+        "forward_outputs": own,
+        "anatomy": anatomy(architecture),
+        "built": _described(source, reading, settings, names),
+    }
+    return annotate(model, preprocess=preprocess, labels=labels, more=more)
+
+
+def _free_names(plan: Instrumented, settings: BuildSettings) -> Names:
+    taken = set(_names(plan.model.graph))
+
+    def free(name: str) -> str:
+        return f"{PREFIX}{name}" if name in taken else name
+
+    return Names(
+        target=plan.target_input or free(TARGET),
+        region=plan.region_input,
+        switch=free(SWITCH) if settings.switch else None,
+        relevance=free(RELEVANCE),
+        explained=free(EXPLAINED),
+    )
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names of all tensors of a graph."""
+    for part in (graph.input, graph.output, graph.initializer):
+        yield from (entry.name for entry in part)
+    yield from (sparse.values.name for sparse in graph.sparse_initializer)
+    for node in graph.node:
+        yield from (*node.input, *node.output)
+
+
+def _append(graph: onnx.GraphProto, plan: Instrumented, written: MapGraph, names: Names, own: Sequence[str]) -> None:
+    """Add the nodes of the map; the outputs are then those of the model, the map and the class."""
+    graph.node.extend(written.nodes)
+    graph.initializer.extend(written.constants)
+    if plan.target_input is None:
+        graph.input.append(helper.make_tensor_value_info(names.target, onnx.TensorProto.INT64, [None]))
+        graph.initializer.append(numpy_helper.from_array(np.full(1, AUTOMATIC, np.int64), names.target))
+    shown = {output.name: output for output in graph.output}
+    kept = [shown[name] for name in dict.fromkeys(own)]
+    relevance = helper.make_tensor_value_info(written.relevance, onnx.TensorProto.FLOAT, written.dims)
+    chosen = helper.make_tensor_value_info(written.chosen, onnx.TensorProto.INT64, written.dims[:1])
+    outputs = onnx.GraphProto(output=[*kept, relevance, chosen])  # copies, before the originals are freed
+    graph.ClearField("output")
+    graph.output.extend(outputs.output)
+
+
+def _rename(graph: onnx.GraphProto, outputs: Mapping[str, str]) -> None:
+    for tensor, name in outputs.items():
+        graph.node.append(helper.make_node("Identity", [tensor], [name], name=f"{PREFIX}show/{name}"))
+    for output in graph.output:
+        output.name = outputs.get(output.name, output.name)
+
+
+def _described(source: Source, reading: Reading, settings: BuildSettings, names: Names) -> dict[str, Any]:
+    """What clients need to use the file, and auditors to know where it comes from."""
+    architecture, view = reading.architecture, settings.view
+    return {
+        "method": settings.method.row.name,
+        "options": settings.method.settings,
+        "score": settings.score_text,
+        "source": source.name,
+        "source_sha256": source.sha256,
+        "top": 0,
+        "map": view.map,
+        "smoothed": False,
+        "normalised": view.normalised,
+        "precision": "float32",
+        "preprocessing": "outside",
+        "inputs": {
+            "image": architecture.input,
+            "target": names.target,
+            "region": names.region,
+            "explain": names.switch,
+        },
+        "outputs": {
+            "logits": architecture.logits,
+            "relevance": names.relevance,
+            "explained": names.explained,
+        },
+        "task": architecture.task,
+        "classes": architecture.classes,
+        "image_size": list(architecture.input_dims.size),
+    }

@@ -1,0 +1,137 @@
+"""The file that explains itself: standard operators, the model's own outputs, names, a switch, a description."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import gradskip_onnx
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.interpolate import normalise
+from gradskip_onnx.ingraph.view import View
+from gradskip_onnx.methods import choose_method
+from gradskip_onnx.model_file.metadata import KEY
+from gradskip_onnx.selfcontained.method_file import BuildSettings
+from gradskip_onnx.types import Array
+from tests.support.built_files import build_into, domains, run, session_of
+from tests.support.models import Vit, vit
+
+METHOD = choose_method("gradskip+")
+ROUNDING = 1e-5  # of the largest value: sums in another order
+
+
+@pytest.fixture(scope="module")
+def plain() -> onnx.ModelProto:
+    return vit(Vit(depth=3))
+
+
+@pytest.fixture(scope="module")
+def explainer(plain):
+    return gradskip_onnx.load(plain.SerializeToString(), threads=1, preprocess="half", labels=list("abcde"))
+
+
+@pytest.fixture(scope="module")
+def built(explainer, tmp_path_factory) -> Path:
+    return build_into(tmp_path_factory.mktemp("built"), explainer, BuildSettings(METHOD))
+
+
+@pytest.fixture(scope="module")
+def session(built: Path):
+    return session_of(built)
+
+
+def images(count: int = 2) -> Array:
+    return np.random.default_rng(0).standard_normal((count, 3, 32, 32)).astype(np.float32)
+
+
+def close(found: Array, expected: Array) -> bool:
+    return bool(np.abs(found - expected).max() <= ROUNDING * np.abs(expected).max())
+
+
+def test_standard_operators_and_the_opset_of_the_source(plain, built: Path):
+    onnx.checker.check_model(str(built), full_check=True)
+    model = onnx.load(built)
+
+    assert domains(model.graph) == {""}
+    assert [entry.version for entry in model.opset_import if not entry.domain] == [plain.opset_import[0].version]
+
+
+def test_inputs_and_outputs(session):
+    shapes = {name: array.shape for name, array in run(session, images()).items()}
+
+    assert shapes == {"logits": (2, 5), "relevance": (2, 32, 32), "explained": (2,)}
+    assert [entry.name for entry in session.get_inputs()] == ["image"]
+    assert {entry.name for entry in session.get_overridable_initializers()} == {"target", "explain"}
+
+
+def test_own_outputs_are_those_of_the_model(plain, session):
+    (expected,) = onnxruntime.InferenceSession(plain.SerializeToString()).run(["logits"], {"image": images()})
+
+    assert close(run(session, images())["logits"], expected)
+
+
+def test_explain_off_gives_the_logits_and_empty_maps(session):
+    found = run(session, images(), explain=np.array(False))
+
+    assert found["relevance"].shape == (0, 32, 32)
+    np.testing.assert_array_equal(found["logits"], run(session, images())["logits"])
+
+
+def test_without_a_switch(explainer, session, tmp_path: Path):
+    other = session_of(build_into(tmp_path, explainer, BuildSettings(METHOD, switch=False)))
+    found, expected = run(other, images()), run(session, images())
+
+    assert {entry.name for entry in other.get_overridable_initializers()} == {"target"}
+    assert close(found["relevance"], expected["relevance"])
+
+
+def test_normalised(explainer, session, tmp_path: Path):
+    other = session_of(build_into(tmp_path, explainer, BuildSettings(METHOD, view=View(normalised=True))))
+    found, expected = run(other, images()), run(session, images())
+
+    for one, raw in zip(found["relevance"], expected["relevance"], strict=True):
+        assert (one.min(), one.max()) == (0, 1)
+        assert close(one, normalise(raw))
+
+
+def test_metadata_says_what_was_built(explainer, built: Path):
+    text = next(entry.value for entry in onnx.load(built).metadata_props if entry.key == KEY)
+    document = json.loads(text)
+
+    assert document["labels"] == list("abcde")
+    assert document["forward_outputs"] == ["logits"]
+    assert document["built"]["source_sha256"] == explainer.sha256
+    assert document["built"]["options"]["detail"] == 0.5
+    assert document["built"]["inputs"] == {"image": "image", "target": "target", "region": None, "explain": "explain"}
+    assert document["built"]["outputs"] == {"logits": "logits", "relevance": "relevance", "explained": "explained"}
+    assert document["built"]["image_size"] == [32, 32]
+
+
+def test_names_the_model_has_are_left_to_it(tmp_path: Path):
+    model = vit(Vit())
+    model.graph.node[-1].output[0] = model.graph.output[0].name = "relevance"
+    explainer = gradskip_onnx.load(model.SerializeToString(), threads=1)
+    found = run(session_of(build_into(tmp_path, explainer, BuildSettings(METHOD))), images())
+
+    assert {name: array.ndim for name, array in found.items()} == {
+        "relevance": 2, "gradskip/relevance": 3, "explained": 1,
+    }  # fmt: skip
+
+
+def test_a_built_file_is_read_like_its_source(explainer, built: Path):
+    """What was built in is left out when the file is read; another method is then explained as of the source."""
+    for method in ("gradskip+", "rollout"):
+        found, expected = (
+            one.explain(images()[:1], method=method)[0] for one in (gradskip_onnx.load(built), explainer)
+        )
+        assert close(found.map, expected.map)
+
+
+def test_a_method_that_cannot_be_built_in(explainer, tmp_path: Path):
+    with pytest.raises(InputError, match="method rise cannot be written into a graph; those that can: "):
+        build_into(tmp_path, explainer, BuildSettings(choose_method("rise")))
