@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib.resources import files
 
 from gradskip_onnx.explanation.document import versions
-from gradskip_onnx.imports.optional import import_optional
 from gradskip_onnx.metrics import Choice, Metric
 from gradskip_onnx.metrics.statistics import LEVEL, Interval
+from gradskip_onnx.output.html_page import data_uri, environment, shared_style
 
 from .chart import Chart, chart, style
 from .cost import Price
 from .evaluation import Evaluation
 from .gather import Everything
 from .image_facts import ImageFacts, Values, accuracy, image_facts, values_of, worst, worst_first
-from .pictures import data_uri
 from .run import Run
 from .summary import Summary
 
@@ -76,16 +74,12 @@ def render(
     charts: Sequence[Chart] = (),
 ) -> bytes:
     """The HTML of the page; jinja2 escapes every text."""
-    jinja2 = import_optional("jinja2")
-    environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
-    texts = {"number": number, "spread": spread_text, "signed": signed, "p": p_text, "capitalised": capitalised}
-    environment.filters |= texts
-    template = environment.from_string((files(__package__) / TEMPLATE).read_text(encoding="utf-8"))
+    texts = {"number": number, "spread": spread_text, "signed": signed, "p": p_text}
+    template = environment(__package__, **texts).get_template(TEMPLATE)
     evaluation = run.evaluation
     facts, values = image_facts(evaluation, everything), values_of(evaluation, everything)
     text: str = template.render(
+        shared_style=shared_style(),
         title=title,
         command=command,
         summary=summary,
@@ -161,9 +155,9 @@ def _shown(run: Run, summary: Summary, facts: Mapping[str, ImageFacts], values: 
             path = run.pictures.path(evaluation.facts(entry, digest, method))
             numbers = ((column.label, values[method.label, column.label].get(entry.id)) for column in summary.columns)
             texts = tuple(f"{label} {number(value)}" for label, value in numbers)
-            maps.append(ShownMap(method.label, data_uri(path) if path.exists() else None, texts))
+            maps.append(ShownMap(method.label, data_uri(path.read_bytes(), "jpeg") if path.exists() else None, texts))
         places = tuple(order.index(entry.id) for order in orders)
-        found.append(Shown(facts[entry.id], data_uri(image), tuple(maps), places))
+        found.append(Shown(facts[entry.id], data_uri(image.read_bytes(), "jpeg"), tuple(maps), places))
     return found
 
 
@@ -178,11 +172,6 @@ def number(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
-
-
-def capitalised(text: str) -> str:
-    """The text with its first letter large; the rest stays, unlike in jinja2's filter."""
-    return text[:1].upper() + text[1:]
 
 
 def signed(value: float) -> str:

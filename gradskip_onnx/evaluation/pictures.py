@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +49,3 @@ def thumbnail(image: Array, preprocess: Preprocess) -> Image.Image:
 def map_thumbnail(image: Array, found: Explanation, preprocess: Preprocess) -> Image.Image:
     """The thumbnail of the model input with its map over it."""
     return draw_overlay(denormalise(image, preprocess), HeatMap(found.map, found.patch), PictureStyle(size=SIDE))
-
-
-def data_uri(path: Path) -> str:
-    """A picture file as a data URI, to embed it in the page."""
-    return "data:image/jpeg;base64," + base64.b64encode(path.read_bytes()).decode()

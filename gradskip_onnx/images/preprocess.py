@@ -182,15 +182,27 @@ def prepare(image: Image.Image, preprocess: Preprocess) -> tuple[Array, Geometry
     if (rows, columns) != (height, width):
         # Pillow gives the same bytes as the transforms of torchvision and timm
         image = image.resize((columns, rows), INTERPOLATIONS[preprocess.interpolation])
-    top, left = (round((have - want) / 2.0) for have, want in zip((rows, columns), preprocess.size, strict=True))
-    bottom, right = top + preprocess.size[0], left + preprocess.size[1]
+    top, left, bottom, right = _crop(rows, columns, preprocess)
     values = normalise(np.asarray(image.crop((left, top, right, bottom))), preprocess)
     if rows < preprocess.size[0] or columns < preprocess.size[1]:
         inside = values[:, max(-top, 0) : rows - top, max(-left, 0) : columns - left].copy()
         values[:] = 0.0
         values[:, max(-top, 0) : rows - top, max(-left, 0) : columns - left] = inside
+    return values, geometry((height, width), preprocess)
+
+
+def geometry(image_size: Size, preprocess: Preprocess) -> Geometry:
+    """The part of an image of this (height, width) that the model sees."""
+    (height, width), (rows, columns) = image_size, resized(image_size, preprocess)
+    top, left, bottom, right = _crop(rows, columns, preprocess)
     x, y = width / columns, height / rows
-    return values, Geometry((height, width), (left * x, top * y, right * x, bottom * y))
+    return Geometry(image_size, (left * x, top * y, right * x, bottom * y))
+
+
+def _crop(rows: int, columns: int, preprocess: Preprocess) -> tuple[int, int, int, int]:
+    """Top, left, bottom and right of the centre crop of a resized image; padding reaches beyond it."""
+    top, left = (round((have - want) / 2.0) for have, want in zip((rows, columns), preprocess.size, strict=True))
+    return top, left, top + preprocess.size[0], left + preprocess.size[1]
 
 
 def normalise(pixels: Array, preprocess: Preprocess) -> Array:
