@@ -52,7 +52,13 @@ Examples:
     metavar="NAME=VALUE",
     help="Any option of the method; `gradskip-onnx methods NAME` lists them.",
 )
-@click.option("--batch-size", type=click.IntRange(1, 1024), default=1, show_default=True, help="Images in one pass.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="Images in one pass; passes of many images run beside each other.",
+)
 @picture_options
 @preprocess_options
 @device_options

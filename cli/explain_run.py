@@ -13,6 +13,7 @@ from gradskip_onnx.model_file.opening import ModelFile
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.pipeline.explain_jobs import check, explain_jobs, write_jobs
 from gradskip_onnx.pipeline.jobs import Job
+from gradskip_onnx.pipeline.lanes import in_lanes
 from gradskip_onnx.pipeline.question import ExplainRequest
 from gradskip_onnx.pipeline.run_record import RunRecord, claim_new, run_record
 from gradskip_onnx.tasks import task_of
@@ -67,9 +68,10 @@ class Run:
     def _explain(self, explainer: Explainer, jobs: Sequence[Job], record: RunRecord | None) -> int:
         failures, alone = 0, len(self.jobs) == 1
         share = task_of(explainer.architecture).share
+        explainer, lanes = in_lanes(explainer, len(jobs), self.request.batch_size, self.flags["threads"])
         with self.terminal.progress(len(jobs), self.request.passes) as bar:
-            explained = explain_jobs(explainer, jobs, self.request, bar.further)
-            for outcome in write_jobs(explained, self.request, self.folder, self.settings, record):
+            explained = explain_jobs(explainer, jobs, self.request, bar.further, lanes)
+            for outcome in write_jobs(explained, self.request, self.folder, self.settings, record, lanes):
                 if alone:
                     outcome.result()  # raises the error of the only image
                 failures += outcome.error is not None

@@ -59,6 +59,25 @@ EVERY_FILE = FileSettings()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """An explanation and the content of its files by kind, in the order of KINDS; nothing is written yet."""
+
+    stem: str
+    explanation: Explanation
+    contents: Mapping[str, bytes]
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedClasses:
+    """Several classes of one image, each with the class in its stem, and the picture of all of them."""
+
+    classes: tuple[Encoded, ...]
+    together: str  # stem of that picture
+    picture: bytes | None  # None where it is not wanted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Written:
     """An explanation, its files in the order of KINDS, and the document with their paths."""
 
@@ -68,44 +87,44 @@ class Written:
     grid: Path | None = None  # the picture of all classes of the image, where several were explained
 
 
-def write_explanation(
-    folder: Folder,
-    stem: str,
-    explanation: Explanation,
-    image: Image.Image,
-    settings: FileSettings = EVERY_FILE,
-) -> Written:
-    """Write the files of a claimed stem. The document on disk has file names; the returned one has paths."""
+def encode_explanation(
+    stem: str, explanation: Explanation, image: Image.Image, settings: FileSettings = EVERY_FILE
+) -> Encoded:
+    """Draw the figure and encode the files of a stem; the document in them has file names."""
     facts = _facts(explanation, settings)
-    files = folder.write(stem, _contents(explanation, image, settings, facts, stem))
-    return Written(explanation, files, facts | {"files": {path.suffix[1:]: str(path) for path in files}})
+    return Encoded(stem, explanation, _contents(explanation, image, settings, facts, stem), facts)
+
+
+def encode_classes(
+    stem: str, explanations: Sequence[Explanation], image: Image.Image, settings: FileSettings = EVERY_FILE
+) -> EncodedClasses:
+    """Encode the files of several classes of one image, and one picture of all of them, `<stem>.top5.png`."""
+    pictured = "png" in settings.kinds and not settings.style.overlay_only and len(explanations) > 1
+    return EncodedClasses(
+        tuple(encode_explanation(stem + class_suffix(one.target), one, image, settings) for one in explanations),
+        f"{stem}.top{len(explanations)}",
+        png_of(grid_of(explanations, image, settings.style)) if pictured else None,
+    )
+
+
+def write_explanation(folder: Folder, encoded: Encoded) -> Written:
+    """Write the files of a claimed stem; the returned document has their paths."""
+    files = folder.write(encoded.stem, encoded.contents)
+    return Written(
+        encoded.explanation, files, encoded.facts | {"files": {path.suffix[1:]: str(path) for path in files}}
+    )
 
 
 def write_classes(
-    folder: Folder,
-    stem: str,
-    explanations: Sequence[Explanation],
-    image: Image.Image,
-    settings: FileSettings = EVERY_FILE,
-    *,
-    again: bool = False,
-    begin: Callable[[], None] = lambda: None,
+    folder: Folder, encoded: EncodedClasses, *, again: bool = False, begin: Callable[[], None] = lambda: None
 ) -> tuple[Written, ...]:
-    """Write the files of several classes of one image, and one picture of all of them, `<stem>.top5.png`.
-
-    The class is part of each stem, which is claimed here; `begin` is called between that and the first file.
-    """
-    stems = [stem + class_suffix(explanation.target) for explanation in explanations]
-    together = f"{stem}.top{len(explanations)}"
-    pictured = "png" in settings.kinds and not settings.style.overlay_only and len(explanations) > 1
-    folder.claim([*stems, *([together] if pictured else [])], again=again)
+    """Claim the stems of several classes and write their files; `begin` is called between the two."""
+    stems = [one.stem for one in encoded.classes]
+    folder.claim([*stems, *([] if encoded.picture is None else [encoded.together])], again=again)
     begin()
-    written = [
-        write_explanation(folder, name, explanation, image, settings)
-        for name, explanation in zip(stems, explanations, strict=True)
-    ]
-    if pictured:
-        (grid,) = folder.write(together, {"png": png_of(grid_of(explanations, image, settings.style))})
+    written = [write_explanation(folder, one) for one in encoded.classes]
+    if encoded.picture is not None:
+        (grid,) = folder.write(encoded.together, {"png": encoded.picture})
         written = [replace(one, grid=grid) for one in written]
     return tuple(written)
 

@@ -6,12 +6,12 @@ allocate what a job needs before it starts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+from gradskip_onnx.runtime.machine import CORES
+
 WORTH_A_THREAD = 1 << 20  # array elements; less work is done before a thread has started
 
 Job = TypeVar("Job")
@@ -27,7 +27,7 @@ def side_by_side(work: Callable[[Job], Result], jobs: Sequence[Job], numbers: in
         for position, job in queue:
             results[position] = work(job)
 
-    helpers = min(THREADS, len(jobs), numbers // WORTH_A_THREAD) - 1  # this thread works too
+    helpers = min(CORES, len(jobs), numbers // WORTH_A_THREAD) - 1  # this thread works too
     if helpers < 1:
         drain()
         return results

@@ -147,6 +147,11 @@ class OpenedModel:
             raise found
         return found
 
+    def with_threads(self, threads: int) -> OpenedModel:
+        """The same model with so many threads a pass, in sessions of its own; what was read is shared."""
+        settings = replace(self._settings, threads=threads)
+        return OpenedModel(self._file, self.facts, self._get, self._cache, settings, self._hints)
+
     def with_graph(self, graph: Any) -> OpenedModel:
         """The same model with the weights of `graph`; the facts still hold, and nothing is written to the cache."""
         source, reading = self._get()

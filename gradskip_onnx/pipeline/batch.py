@@ -45,12 +45,14 @@ def run_jobs(
     *,
     batch_size: int = 1,
     ahead: int = 0,
+    lanes: int = 1,
     caught: type[GradskipError] = InputError,
 ) -> Iterator[Outcome[J, R]]:
     """Yield the outcome of each job, in order; jobs are drawn, prepared and run `batch_size` at a time.
 
     While `work` runs on a batch, in the thread of the reader, threads prepare the jobs of the next `ahead` batches, so
-    `prepare` must not depend on the order of its calls; with 0, nothing is drawn before it is needed.
+    `prepare` must not depend on the order of its calls; with 0, nothing is drawn before it is needed. With several
+    `lanes`, `work` itself runs in so many threads, on a batch each.
 
     An error of class `caught` becomes the outcome of its job; any other error ends the run. Finished batches are not
     kept in memory.
@@ -59,15 +61,16 @@ def run_jobs(
     def prepared(job: J) -> Outcome[J, P]:
         return Outcome(job, attempt(prepare, job, caught))
 
-    def outcomes(group: Sequence[Outcome[J, P]]) -> Iterator[Outcome[J, R]]:
+    def outcomes(group: Sequence[Outcome[J, P]]) -> list[Outcome[J, R]]:
         good = [outcome.found for outcome in group if not isinstance(outcome.found, GradskipError)]
         results = iter(run_batch(work, good, caught))
-        for outcome in group:
-            found = outcome.found
-            yield Outcome(outcome.job, found if isinstance(found, GradskipError) else next(results))
+        return [
+            Outcome(each.job, each.found if isinstance(each.found, GradskipError) else next(results)) for each in group
+        ]
 
     ready = work_ahead(prepared, jobs, ahead=ahead * batch_size, threads=PREPARING)
-    return chain.from_iterable(map(outcomes, in_batches(ready, batch_size)))
+    batches = in_batches(ready, batch_size)
+    return chain.from_iterable(work_ahead(outcomes, batches, ahead=lanes if lanes > 1 else 0, threads=lanes))
 
 
 def then(
@@ -84,13 +87,17 @@ def then(
     them one after the other, in order.
     """
 
-    def further(outcome: Outcome[J, R]) -> Outcome[J, S]:
-        found = outcome.found
-        if isinstance(found, GradskipError):
-            return Outcome(outcome.job, found)
-        return Outcome(outcome.job, attempt(partial(work, outcome.job), found, caught))
+    return work_ahead(partial(further, work, caught=caught), outcomes, ahead=ahead, threads=threads)
 
-    return work_ahead(further, outcomes, ahead=ahead, threads=threads)
+
+def further(
+    work: Callable[[J, R], S], outcome: Outcome[J, R], caught: type[GradskipError] = InputError
+) -> Outcome[J, S]:
+    """The outcome of `work(job, result)`; a job that failed before stays failed."""
+    found = outcome.found
+    if isinstance(found, GradskipError):
+        return Outcome(outcome.job, found)
+    return Outcome(outcome.job, attempt(partial(work, outcome.job), found, caught))
 
 
 def run_batch(

@@ -7,17 +7,29 @@ from dataclasses import dataclass
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.explanation import Explanation
-from gradskip_onnx.explanation.files import EVERY_FILE, FileSettings, Written, write_classes, write_explanation
+from gradskip_onnx.explanation.files import (
+    EVERY_FILE,
+    Encoded,
+    EncodedClasses,
+    FileSettings,
+    Written,
+    encode_classes,
+    encode_explanation,
+    write_classes,
+    write_explanation,
+)
 from gradskip_onnx.images.classes import find_class
 from gradskip_onnx.images.read import Picture, open_picture
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.passes.extra_passes import Progress
 from gradskip_onnx.tasks import task_of
 
-from .batch import Outcome, run_jobs, then
+from .ahead import work_ahead
+from .batch import Outcome, further, run_jobs, then
 from .explainer import Explainer
 from .inputs import Prepared
 from .jobs import Job
+from .lanes import ONE_LANE, Lanes
 from .question import ExplainRequest
 from .run_record import RunRecord
 
@@ -28,6 +40,14 @@ class Explained:
 
     picture: Picture
     explanations: tuple[Explanation, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """The hash of an image and the content of its files."""
+
+    sha256: str | None
+    encoded: Encoded | EncodedClasses
 
 
 def check(explainer: Explainer, request: ExplainRequest) -> None:
@@ -42,7 +62,11 @@ def check(explainer: Explainer, request: ExplainRequest) -> None:
 
 
 def explain_jobs(
-    explainer: Explainer, jobs: Iterable[Job], request: ExplainRequest, progress: Progress | None = None
+    explainer: Explainer,
+    jobs: Iterable[Job],
+    request: ExplainRequest,
+    progress: Progress | None = None,
+    lanes: Lanes = ONE_LANE,
 ) -> Iterator[Outcome[Job, Explained]]:
     """Yield the outcome of each job, in order; `progress(n)` is called after each batch of n extra passes."""
     target = find_class(request.target, explainer.labels, explainer.architecture.classes)
@@ -62,7 +86,7 @@ def explain_jobs(
 
     # the likeliest classes of one image share a pass; each image has its own
     size = 1 if request.likeliest else request.batch_size
-    return run_jobs(jobs, prepare, explain, batch_size=size)
+    return run_jobs(jobs, prepare, explain, batch_size=size, ahead=lanes.ahead, lanes=lanes.count)
 
 
 def write_jobs(
@@ -71,31 +95,42 @@ def write_jobs(
     folder: Folder,
     settings: FileSettings = EVERY_FILE,
     record: RunRecord | None = None,
+    lanes: Lanes = ONE_LANE,
 ) -> Iterator[Outcome[Job, tuple[Written, ...]]]:
     """Write the files of each explained job and yield the outcomes; a job of several classes claims its names here.
 
-    A `record` notes before and after each image what is done.
+    A `record` notes before and after each image what is done. Pictures are drawn ahead in as many threads as there are
+    lanes; files and record are written one image after the other.
     """
 
-    def write(job: Job, result: Explained) -> tuple[Written, ...]:
-        picture, explanations = result.picture, result.explanations
-        image, stem = picture.image, job.stem
+    def draw(job: Job, result: Explained) -> Drawn:
+        image, explanations = result.picture.image, result.explanations
+        if request.likeliest:
+            return Drawn(result.picture.sha256, encode_classes(job.stem, explanations, image, settings))
+        return Drawn(result.picture.sha256, encode_explanation(job.stem, explanations[0], image, settings))
+
+    def write(job: Job, drawn: Drawn) -> tuple[Written, ...]:
+        encoded = drawn.encoded
         again = record is not None and record.began_before(job)
 
         def begin() -> None:
             if record is not None:
-                record.begin(job, picture)
+                record.begin(job, drawn.sha256)
 
-        if request.likeliest:
-            written = write_classes(folder, stem, explanations, image, settings, again=again, begin=begin)
+        if isinstance(encoded, EncodedClasses):
+            written = write_classes(folder, encoded, again=again, begin=begin)
         else:
             begin()
-            written = (write_explanation(folder, stem, explanations[0], image, settings),)
+            written = (write_explanation(folder, encoded),)
         if record is not None:
-            record.finish(job, picture, written)
+            record.finish(job, drawn.sha256, written)
         return written
 
-    for outcome in then(outcomes, write):
-        if record is not None and outcome.error is not None:
-            record.fail(outcome.job, outcome.error)
-        yield outcome
+    def note(outcome: Outcome[Job, Drawn]) -> Outcome[Job, tuple[Written, ...]]:
+        done = further(write, outcome)
+        if record is not None and done.error is not None:
+            record.fail(done.job, done.error)
+        return done
+
+    drawn = then(outcomes, draw, ahead=lanes.ahead * lanes.count, threads=lanes.count)
+    return work_ahead(note, drawn, ahead=lanes.ahead)

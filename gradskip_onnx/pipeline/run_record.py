@@ -16,7 +16,6 @@ import numpy as np
 
 from gradskip_onnx.errors import GradskipError, InputError
 from gradskip_onnx.explanation.files import FileSettings, Written
-from gradskip_onnx.images.read import Picture
 from gradskip_onnx.limits import IMAGE_BYTES
 from gradskip_onnx.output.atomic import write_whole, writing
 from gradskip_onnx.output.folder import Folder
@@ -73,17 +72,17 @@ class RunRecord:
         found = self.last.get(job.stem)
         return found is not None and (found["state"] != FAILED or bool(found.get("begun")))
 
-    def begin(self, job: Job, picture: Picture) -> None:
-        """Note that the files of an image are about to be written."""
-        self._append(job, picture.sha256, BEGUN)
+    def begin(self, job: Job, sha256: str | None) -> None:
+        """Note that the files of an image, given by its hash, are about to be written."""
+        self._append(job, sha256, BEGUN)
 
-    def finish(self, job: Job, picture: Picture, written: tuple[Written, ...]) -> None:
+    def finish(self, job: Job, sha256: str | None, written: tuple[Written, ...]) -> None:
         """Note that the files of an image are there."""
         files = [path.name for one in written for path in one.files]
         grid = written[0].grid
         results = [{**_short(one.document), "files": [path.name for path in one.files]} for one in written]
         together = None if grid is None else grid.name
-        self._append(job, picture.sha256, DONE, files=files, results=results, together=together)
+        self._append(job, sha256, DONE, files=files, results=results, together=together)
 
     def fail(self, job: Job, error: GradskipError) -> None:
         """Note that an image could not be explained; the next run tries it again."""

@@ -12,7 +12,7 @@ from PIL import Image
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.explanation.document import document
-from gradskip_onnx.explanation.files import write_classes, write_explanation
+from gradskip_onnx.explanation.files import encode_classes, encode_explanation, write_classes, write_explanation
 from gradskip_onnx.images.classes import Candidate
 from gradskip_onnx.output.folder import Folder, plan_stems
 from gradskip_onnx.output.json_text import encode_json
@@ -56,7 +56,7 @@ def test_class_suffix_is_a_safe_name(entry, expected):
 def write(folder: Folder, stem: str = "cat") -> tuple[Path, ...]:
     folder.open()
     folder.claim([stem])
-    return write_explanation(folder, stem, made_up(), IMAGE).files
+    return write_explanation(folder, encode_explanation(stem, made_up(), IMAGE)).files
 
 
 def strict(text: str | bytes) -> Any:
@@ -96,7 +96,7 @@ def test_the_document_is_made_once_and_names_the_files(tmp_path, monkeypatch):
     monkeypatch.setattr("gradskip_onnx.explanation.files.document", counted)
     folder = Folder(tmp_path)
     folder.claim(["cat"])
-    written = write_explanation(folder, "cat", made_up(), IMAGE)
+    written = write_explanation(folder, encode_explanation("cat", made_up(), IMAGE))
 
     assert counted.call_count == 1
     assert written.document["files"] == {path.suffix[1:]: str(path) for path in written.files}
@@ -107,11 +107,11 @@ def test_the_document_is_made_once_and_names_the_files(tmp_path, monkeypatch):
 
 def test_files_of_several_classes_carry_the_class(tmp_path):
     folder = Folder(tmp_path)
-    written = write_classes(folder, "cat", [made_up(target=0), made_up(target=1)], IMAGE)
+    written = write_classes(folder, encode_classes("cat", [made_up(target=0), made_up(target=1)], IMAGE))
 
     assert [each.files[0].name for each in written] == ["cat.0_cat.png", "cat.1_dog.png"]
     with pytest.raises(InputError, match="two results"):
-        write_classes(folder, "cat", [made_up(target=1)], IMAGE)
+        write_classes(folder, encode_classes("cat", [made_up(target=1)], IMAGE))
 
 
 def test_existing_files_are_kept_unless_forced(tmp_path):

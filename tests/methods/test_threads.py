@@ -19,7 +19,7 @@ from gradskip_onnx.methods.threads import WORTH_A_THREAD, side_by_side
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads for anything, however small."""
     monkeypatch.setattr(threads, "WORTH_A_THREAD", 1)
-    monkeypatch.setattr(threads, "THREADS", 4)
+    monkeypatch.setattr(threads, "CORES", 4)
     monkeypatch.setattr(gini, "JOB", 1 << 10)
     monkeypatch.setattr(gini, "CHUNK", 1 << 10)
 
@@ -60,7 +60,7 @@ def test_maps_are_the_same(path, request):
     images = np.random.default_rng(0).standard_normal((1, *explainer.architecture.input_dims)).astype(np.float32)
     (many,) = explainer.explain(images, method="gradskip")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "THREADS", 1)
+        patch.setattr(threads, "CORES", 1)
         (one,) = explainer.explain(images, method="gradskip")
     np.testing.assert_array_equal(many.relevance.scores, one.relevance.scores)
     assert many.relevance.checks == one.relevance.checks
