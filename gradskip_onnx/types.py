@@ -213,9 +213,20 @@ class Needs:
     attention_relevance: str = ""  # rule set for the relevance of the logit at each attention; empty: none
 
 
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """A small model with one output, which makes a large tensor from small outputs of a plan."""
+
+    model: str  # serialised, in base64: plans are kept as text
+    inputs: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Inputs and outputs of an instrumented model; mappings go from a tensor of the model to an output."""
+    """Inputs and outputs of an instrumented model; mappings go from a tensor of the model to an output.
+
+    An output with a maker is none of the model: it is made from others when a method asks for it.
+    """
 
     logits: str
     values: Mapping[str, str]
@@ -226,6 +237,7 @@ class Plan:
     target_input: str | None = None  # (B,) int64, negative: the predicted class
     region_input: str | None = None  # (B, h, w) float32 pixel weights, negative: the pixels predicted as the class
     target_output: str | None = None  # (B,) int64, the class whose score was differentiated
+    makers: Mapping[str, Maker] = field(default_factory=lambda: EMPTY)  # large output -> how it is made
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -240,7 +252,8 @@ class Instrumented(Plan):
 class Trace:
     """One pass of one image. Tokens are (N, d), attention is (heads, N, keys) or (heads, windows, q, k).
 
-    A gradient has the axes of its tensor; that of the image is (channels, height, width).
+    A gradient has the axes of its tensor; that of the image is (channels, height, width). A mapping may make a large
+    array each time it is looked up: keep no more of them than one block needs.
     """
 
     input: Array  # (channels, height, width), as fed to the model

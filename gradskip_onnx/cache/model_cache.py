@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -85,7 +86,8 @@ class ModelCache:
         found: CachedPlan | None = self._get(_plan_key(request, rows, size), _parse_plan)
         if found is None or not {place.location for place in found.places} <= self.files:
             return None
-        return found if external_names(found.model) <= self.files else None
+        models = [found.model, *(b64decode(maker.model) for maker in found.plan.makers.values())]
+        return found if all(external_names(model) <= self.files for model in models) else None
 
     def keep_plan(self, request: PassRequest, built: CachedPlan, *, rows: bool, size: Any) -> None:
         self._put(_plan_key(request, rows, size), lambda: encode((built.plan, built.places)) + b"\n" + built.model)

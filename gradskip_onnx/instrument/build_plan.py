@@ -30,6 +30,7 @@ from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import AUTOMATIC, Block, Instrumented, Needs, Source, TensorFact
 
+from .on_demand import makers_of_large
 from .recompute import recompute_large
 
 TARGET, REGION = "target", "region"
@@ -48,11 +49,13 @@ def build_plan(
     keep: Sequence[str] = (),
     simplify_forward: bool = True,
     rows: bool = False,
+    on_demand: bool = False,
 ) -> Instrumented:
     """Build a plan for `needs`; outputs named in `keep` stay, and a backward pass is added only if one is needed.
 
     `simplify_forward` removes arithmetic that does not affect the outputs. With `rows` the model takes one image and
-    any number of targets, even where images share an axis with windows or heads.
+    any number of targets, even where images share an axis with windows or heads. With `on_demand` large attentions and
+    their gradients are no outputs, but have makers.
     """
     architecture = reading.architecture
     graph = reading.graph.copy()
@@ -61,6 +64,7 @@ def build_plan(
     if needs.position and architecture.position:
         values = list(dict.fromkeys([*values, architecture.position.before, architecture.position.after]))
         at = list(dict.fromkeys([*at, architecture.position.after]))
+    forward: list[Any] = []
     heads = _heads(graph, reading, source, needs.readout_gradients == "mean") if needs.readout_gradients else {}
     outputs = [*keep, architecture.logits, *values]
     added, facts = _Added(), reading.facts
@@ -76,6 +80,9 @@ def build_plan(
         )
         shown = (added.gradients, added.readouts, added.relevances, added.unsigned)
         outputs += [added.chosen, *(name for part in shown for name in part.values())]
+    makers = makers_of_large(graph, _of_attention(architecture.blocks, values, added), facts) if on_demand else {}
+    outputs = [name for name in outputs if name not in makers] + [n for maker in makers.values() for n in maker.inputs]
+    if added.chosen:
         recompute_large(graph, forward, outputs, facts, source.opset["ai.onnx"])
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
@@ -96,6 +103,7 @@ def build_plan(
         target_input=added.target,
         region_input=added.region,
         target_output=added.chosen or None,
+        makers=makers,
     )
 
 
@@ -138,6 +146,13 @@ class _Added:
     chosen: str = ""
     target: str | None = None
     region: str | None = None
+
+
+def _of_attention(blocks: Sequence[Block], values: Sequence[str], added: _Added) -> list[str]:
+    """The outputs that are an attention, its gradient or its relevance."""
+    shown = (dict(zip(values, values, strict=True)), added.gradients, added.readouts, added.relevances)
+    attentions = [block.attention for block in blocks]
+    return [part[name] for part in shown for name in attentions if name in part]
 
 
 def _differentiate(

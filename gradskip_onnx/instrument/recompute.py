@@ -7,8 +7,7 @@ reads. Otherwise ONNX Runtime would merge the copy with the original, or run it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,8 @@ from gradskip_onnx.surgeon.element_types import onnx_type
 from gradskip_onnx.surgeon.node_writer import PREFIX, NodeWriter
 from gradskip_onnx.types import TensorFact
 
-HELD = 96 << 20  # bytes of an image that the backward pass may keep: below, time counts more than memory
-LARGE = 1 << 20  # bytes of a tensor that is worth the trouble
-TIMES_SMALLER = 6  # what a large tensor is made from must be this much smaller; a hidden layer is 4 times its input
-MOST_NODES = 16  # between small tensors and a large one: an attention with its scale, mask, bias and casts has fewer
+from . import chains
+from .chains import activations, bytes_of, chain
 
 
 def recompute_large(
@@ -37,11 +34,11 @@ def recompute_large(
         (tensor, readers, nodes)
         for node in forward
         for tensor in node.outputs
-        if _bytes(tensor, facts) >= LARGE and tensor.name not in outputs
+        if bytes_of(tensor, facts) >= chains.LARGE and tensor.name not in outputs
         and (readers := [reader for reader in tensor.outputs if id(reader) not in early])
-        and (nodes := _chain(tensor, facts))
+        and (nodes := chain(tensor, facts))
     ]  # fmt: skip
-    if sum(_bytes(tensor, facts) for tensor, _, _ in found) <= HELD:
+    if sum(bytes_of(tensor, facts) for tensor, _, _ in found) <= chains.HELD:
         return
     write = NodeWriter(graph, opset, f"{PREFIX}again/")
     order = {id(node): place for place, node in enumerate(graph.nodes)}
@@ -51,12 +48,6 @@ def recompute_large(
             _replace(tensor, readers, _copy(write, nodes, _zero(write, gate), facts))
 
 
-def _bytes(tensor: Any, facts: Mapping[str, TensorFact]) -> int:
-    """The size of an activation for one image; 0 for a tensor without a known shape."""
-    fact = facts.get(tensor.name)
-    return 0 if fact is None else prod(1 if size is None else size for size in fact.dims) * fact.dtype.itemsize
-
-
 def _late_tensors(graph: gs.Graph, early: set[int]) -> set[str]:
     """The tensors of backward nodes that depend on another backward node's choice: on the target or the seed."""
     late = {tensor.name for tensor in graph.inputs[1:]}  # the image is the first input
@@ -64,28 +55,6 @@ def _late_tensors(graph: gs.Graph, early: set[int]) -> set[str]:
         if id(node) not in early and any(tensor.name in late for tensor in node.inputs):
             late.update(tensor.name for tensor in node.outputs)
     return late
-
-
-def _chain(tensor: Any, facts: Mapping[str, TensorFact]) -> list[Any]:
-    """The nodes that make `tensor` from much smaller tensors, inputs first; none if there are too many."""
-    limit = _bytes(tensor, facts) / TIMES_SMALLER
-    nodes: dict[int, Any] = {}
-    waiting = [(tensor, False)]
-    while waiting:
-        made, ready = waiting.pop()
-        node = made.inputs[0] if made.inputs else None
-        if node is None or len(node.outputs) != 1 or len(nodes) + len(waiting) > MOST_NODES:
-            return []
-        if ready:
-            nodes[id(node)] = node
-        elif id(node) not in nodes:
-            waiting.append((made, True))
-            waiting += [(source, False) for source in _activations(node) if _bytes(source, facts) > limit]
-    return list(nodes.values())
-
-
-def _activations(node: Any) -> Iterator[Any]:
-    return (tensor for tensor in node.inputs if tensor.name and not isinstance(tensor, gs.Constant))
 
 
 def _first_late_input(readers: Sequence[Any], late: set[str], early: set[int], order: Mapping[int, int]) -> Any:
@@ -122,7 +91,7 @@ def _copy(write: NodeWriter, nodes: Sequence[Any], zero: Any, facts: Mapping[str
     new: dict[str, Any] = {}
     inside = {tensor.name for node in nodes for tensor in node.outputs}
     for node in nodes:
-        for tensor in _activations(node):
+        for tensor in activations(node):
             if tensor.name not in new and tensor.name not in inside:
                 new[tensor.name] = _delayed(write, tensor, zero, facts)
         outputs = [write.variable(node.op, tensor.dtype, tensor.shape) for tensor in node.outputs]

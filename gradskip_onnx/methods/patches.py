@@ -58,8 +58,12 @@ class Patches:
 
     @property
     def attention_size(self) -> int:
-        """Number of values in the attention of the block."""
-        return self.trace.values[self.block.attention].size
+        """Number of values in the attention of the block, as its fields say; nothing is looked up."""
+        block, tokens = self.block, self.block.grid.patches + len(self.block.special)
+        if block.windows:
+            return block.heads * len(block.windows) * len(block.windows[0]) ** 2
+        keys = tokens if block.reduction == 1 else block.grid.reduced(block.reduction).patches
+        return block.heads * tokens * keys
 
     def attention_groups(self) -> list[AttentionGroup]:
         """The attention of the block without special tokens and padding; raises if it is negative or not finite."""

@@ -21,7 +21,7 @@ from gradskip_onnx.limits import THREADS
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
 from gradskip_onnx.model_file.metadata import read_metadata
 from gradskip_onnx.model_file.opening import ModelFile
-from gradskip_onnx.runtime.session import Session, import_runtime, open_bytes, open_session, provider_for
+from gradskip_onnx.runtime.session import CPU, Session, import_runtime, open_bytes, open_session, provider_for
 from gradskip_onnx.types import Architecture, Array, Plan, Size, Source, TaskName, TensorFact, Trace
 
 from .class_sharing import share_forward_pass
@@ -125,7 +125,8 @@ class OpenedModel:
         plan, session = self.open(request)
         copies = np.repeat(images, len(targets) // len(images), axis=0) if several else images
         found: list[Trace] = []
-        for batch in whole_batches(copies.astype(self.image.dtype), targets, regions, self.image.dims[0]):
+        size = self.image.dims[0] or (1 if plan.makers else None)  # images of a batch would be held together
+        for batch in whole_batches(copies.astype(self.image.dtype), targets, regions, size):
             found += run_plan(session, plan, self.architecture, *batch)
         self._file.require_unchanged(mapped=True)
         return found[: len(targets)]
@@ -222,10 +223,11 @@ class OpenedModel:
             from gradskip_onnx.instrument.build_plan import build_plan
 
             needs, score, rules = request.needs, request.score, request.rules
-            found = CachedPlan.of(build_plan(self.source, self.reading, needs, score=score, rules=rules, rows=rows))
+            built = build_plan(self.source, self.reading, needs, score=score, rules=rules, rows=rows, on_demand=True)
+            found = CachedPlan.of(built)
             self._cache.keep_plan(request, found, **key)
             session = self._session(partial(open_bytes, found.model, found.places, self.folder))
-        return found.plan, session
+        return found.plan, replace(session, gives_back=bool(found.plan.makers) and session.provider == CPU)
 
     def _open_cached(self, found: CachedPlan) -> Session | None:
         """The session of a cached graph; None if it does not run or lacks what its plan names, and so is not ours."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from gradskip_onnx.graph.layouts import arrange, as_fed
 from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.tasks import Task, task_of
 from gradskip_onnx.types import AUTOMATIC, Architecture, Array, Plan, Trace, read_only
+
+from .made_arrays import MadeArrays, make
 
 
 def run_plan(
@@ -41,37 +44,58 @@ def run_plan(
     logits = outputs[plan.logits].astype(np.float32)
     if not np.isfinite(logits).all():
         raise ModelError("the model's scores for this image are not finite numbers; its weights or input are unsound")
-    layouts = _layouts(architecture)
-    values = _canonical(plan.values, outputs, layouts, batch)
-    per_row = (plan.gradients, plan.readouts, plan.relevances, plan.unsigned)
-    gradients, readouts, relevances, unsigned = (_canonical(part, outputs, layouts, rows) for part in per_row)
     explained = outputs[plan.target_output] if plan.target_output else _chosen(task_of(architecture), targets, logits)
-    image_values = [_of_image(values, i) for i in range(batch)]
+    shown = _Shown(plan, session, outputs, _layouts(architecture))
+    values = [shown.of_image(plan.values, i, batch) for i in range(batch)]
     image_of_row = range(rows) if rows == batch else [0] * rows
     return [
         Trace(
             input=read_only(images[i]),
             logits=read_only(logits[i]),
             target=int(explained[row]),
-            values=image_values[i],
-            gradients=_of_image(gradients, row),
-            readouts=_of_image(readouts, row),
-            relevances=_of_image(relevances, row),
-            unsigned=_of_image(unsigned, row),
+            values=values[i],
+            gradients=shown.of_image(plan.gradients, row, rows),
+            readouts=shown.of_image(plan.readouts, row, rows),
+            relevances=shown.of_image(plan.relevances, row, rows),
+            unsigned=shown.of_image(plan.unsigned, row, rows),
         )
         for row, i in enumerate(image_of_row)
     ]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shown:
+    """The outputs of one run, and what makes those that the plan leaves out."""
+
+    plan: Plan
+    session: Session
+    outputs: Mapping[str, Array]
+    layouts: Mapping[str, str]
+
+    def of_image(self, names: Mapping[str, str], i: int, batch: int) -> Mapping[str, Array]:
+        """The tensors `names` of one of the images, or of one of the rows, axes in canonical order."""
+        whole = {name: (output, self.layouts[name]) for name, output in names.items()}
+        makers = self.plan.makers
+        return MadeArrays(
+            {
+                name: arrange(self.outputs[o], layout, batch)[i]
+                for name, (o, layout) in whole.items()
+                if o not in makers
+            },
+            {name: partial(self._make, o, layout, i, batch) for name, (o, layout) in whole.items() if o in makers},
+        )
+
+    def _make(self, output: str, layout: str, i: int, batch: int) -> Array:
+        made = make(self.plan.makers[output], output, self.outputs, self.session)
+        return np.asarray(arrange(made, layout, batch)[i])
+
+
 def output_names(plan: Plan) -> list[str]:
-    """The outputs that a plan reads, each once."""
+    """The outputs of the model that a plan reads, each once."""
     shown = (plan.values, plan.gradients, plan.readouts, plan.relevances, plan.unsigned)
-    names = [plan.logits, *(output for part in shown for output in part.values())]
+    names = [plan.logits, *(output for part in shown for output in part.values() if output not in plan.makers)]
+    names += [name for maker in plan.makers.values() for name in maker.inputs]
     return list(dict.fromkeys([*names, *([plan.target_output] if plan.target_output else [])]))
-
-
-def _of_image(arrays: Mapping[str, Array], i: int) -> Mapping[str, Array]:
-    return MappingProxyType({name: read_only(array[i]) for name, array in arrays.items()})
 
 
 def _chosen(task: Task, targets: Sequence[int | None] | None, scores: Array) -> list[int]:
@@ -96,17 +120,11 @@ def _layouts(architecture: Architecture) -> dict[str, str]:
     return layouts
 
 
-def _canonical(
-    names: Mapping[str, str], outputs: Mapping[str, Array], layouts: Mapping[str, str], batch: int
-) -> dict[str, Array]:
-    return {name: arrange(outputs[output], layouts[name], batch) for name, output in names.items()}
-
-
 def whole_batches(
-    images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, fixed: int | None
+    images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, size: int | None
 ) -> Iterator[tuple[Array, list[int | None], list[Array] | None]]:
-    """Batches of images, targets and regions; a fixed batch size is filled up with copies of the last image."""
-    step = fixed or len(images)
+    """Batches of images, targets and regions, of `size` if it is given; the last is filled up with its last image."""
+    step = size or len(images)
     for start in range(0, len(images), step):
         here = [min(start + at, len(images) - 1) for at in range(step)]
         yield images[here], [targets[at] for at in here], None if regions is None else [regions[at] for at in here]

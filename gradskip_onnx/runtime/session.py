@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from threading import Timer
@@ -44,6 +44,8 @@ class Session:
     warnings: tuple[str, ...] = ()
     weights: tuple[Any, ...] = ()  # OrtValues, kept alive with the session: ONNX Runtime reads them in place
     most_bytes: int | None = None  # what its tensors may take; None: all there is
+    gives_back: bool = False  # whether it keeps no memory for its next run
+    beside: Callable[[bytes], Session] | None = None  # opens another small model: same device, files and threads
 
     @property
     def inputs(self) -> set[str]:
@@ -62,8 +64,8 @@ class Session:
             return {}
         options = import_runtime().RunOptions()
         options.log_severity_level = QUIET
-        if self.most_bytes is not None:
-            options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")  # give it back afterwards
+        if self.gives_back:
+            options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         try:
             with _ended_after(most_seconds, options):
                 return dict(zip(outputs, self.handle.run(list(outputs), dict(feeds), options), strict=True))
@@ -172,7 +174,10 @@ def open_bytes(
         if require_device:
             raise DeviceError(f"device {device!r} was required: {message}")
         warnings = (*warnings, message)
-    return Session(handle, provider, warnings, tuple(weights), most_bytes)
+    beside = partial(
+        open_bytes, folder=folder, device=device, require_device=require_device, threads=threads, low_memory=True
+    )
+    return Session(handle, provider, warnings, tuple(weights), most_bytes, most_bytes is not None, beside)
 
 
 def _bound_memory(options: Any, most_bytes: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 import gradskip_onnx
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.demo import demo_model
-from gradskip_onnx.instrument import recompute
+from gradskip_onnx.instrument import chains
 from gradskip_onnx.instrument.build_plan import build_plan
 from gradskip_onnx.methods.choice import choose_method
 from gradskip_onnx.surgeon.node_writer import PREFIX
@@ -34,9 +34,9 @@ def maps(model: str, method: str) -> Array:
 
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors of a small model count as large, too."""
-    monkeypatch.setattr(recompute, "HELD", 0)
-    monkeypatch.setattr(recompute, "LARGE", 1)
-    monkeypatch.setattr(recompute, "TIMES_SMALLER", 1.01)
+    monkeypatch.setattr(chains, "HELD", 0)
+    monkeypatch.setattr(chains, "LARGE", 1)
+    monkeypatch.setattr(chains, "TIMES_SMALLER", 1.01)
 
 
 @pytest.mark.parametrize("method", ["gradskip+", "input-x-gradient", "pe-lrp", "attnlrp"])
@@ -98,8 +98,8 @@ def test_a_backward_pass_holds_one_attention_not_all(tmp_path: Path, monkeypatch
     """Eight blocks of 1,600 tokens and two heads: 20 MB an attention."""
     explainer = gradskip_onnx.load(vit(Vit(size=(160, 160), patch=4, depth=8)).SerializeToString(), cache=False)
     peaks = []
-    for held in (recompute.HELD, 1 << 60):
-        monkeypatch.setattr(recompute, "HELD", held)
+    for held in (chains.HELD, 1 << 60):
+        monkeypatch.setattr(chains, "HELD", held)
         onnx.save(plan_of(explainer, "gradskip+").model, tmp_path / "plan.onnx")
         words = [sys.executable, "-c", PEAK, str(tmp_path / "plan.onnx")]
         run = subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ | AT_ONCE)

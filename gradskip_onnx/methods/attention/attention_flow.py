@@ -49,9 +49,9 @@ def attention_flow(
 
 def _capacities(block: BlockAttention, heads: str) -> Array:
     """Â = Ā + I with rows divided by their sums: attention and skip path, (N, N)."""
-    fuse = FUSIONS[heads]
-    block.sums(fuse, block.attention)  # checks shape and values
-    matrix = fuse(block.attention.astype(np.float64)) + np.eye(block.count)
+    fuse, A = FUSIONS[heads], block.attention
+    block.sums(fuse, A)  # checks shape and values
+    matrix = fuse(A.astype(np.float64)) + np.eye(block.count)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 

@@ -27,8 +27,9 @@ def rollout(trace: Trace, architecture: Architecture, options: RolloutOptions, p
     fuse = FUSIONS[options.heads]
 
     def back_through(block: BlockAttention, row: Array) -> Array:
-        shared = row / (1 + block.sums(fuse, block.attention))
-        return np.asarray(shared + block.carry(shared, fuse, block.attention))
+        A = block.attention
+        shared = row / (1 + block.sums(fuse, A))
+        return np.asarray(shared + block.carry(shared, fuse, A))
 
     return relevance_of_walk(trace, architecture, passes, options.start, back_through)
 

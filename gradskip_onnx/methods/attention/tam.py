@@ -50,11 +50,12 @@ def _integrated(trace: Trace, architecture: Architecture, options: TamOptions, p
     last = architecture.blocks[-1].attention
     shares = np.linspace(0, 1, options.steps, dtype=np.float32)
     images = shares[:, None, None, None] * trace.input
-    total = np.zeros(trace.values[last].shape)
     needs = Needs(attention_gradients=architecture.last_block)
+    total = None
     for scaled in passes.traces(images, needs):
-        total += scaled.gradients[last]
-    return total / options.steps
+        D = scaled.gradients[last]
+        total = D.astype(np.float64) if total is None else np.add(total, D, out=total)
+    return np.asarray(total) / options.steps
 
 
 def _positive(D: Array) -> Array:

@@ -8,7 +8,7 @@ symbols: attention, gradient of the score at the tokens of a block, relevance, w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,6 +28,8 @@ from .quartiles import EVERY, restrict
 from .readings import READINGS, GradSkipOptions, all_tokens, needs, seed
 from .route import Route, route
 
+HELD = 1 << 25  # attention values of all blocks: up to here they are looked up together, and threads share the work
+
 # Undefined cases (0/0) and what was done about each; counted while the method runs, reported as notes.
 GUARDS: Mapping[str, str] = {
     "zero_rows": "rows of the weighted attention were zero: those tokens kept their relevance",
@@ -46,9 +48,7 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
     path, events, facts, focus = walk.path, walk.events, [], []
     R = path.starts[path.first] * walk.initial(path.first)
     drift = 0.0
-    steps = walk.steps(range(path.first, path.stop, -1))
-    for at in range(path.first, path.stop, -1):
-        step = steps[at]
+    for at, step in walk.down(range(path.first, path.stop, -1)):
         before = R.sum()
         R = walk.back_through(at, step, R)
         facts.append(step.facts)
@@ -58,6 +58,7 @@ def gradskip(trace: Trace, architecture: Architecture, options: GradSkipOptions)
         R = R * (before / (R.sum() + options.eps))  # as printed; W and the gate keep the sum, so `drift` is rounding
         if path.enters_stage(at):
             R = walk.refine(at, R)
+        del step  # and with it the attention, before that of the next block is made
         if at - 1 in path.starts:
             R = R + path.starts[at - 1] * walk.initial(at - 1)
     if not np.isfinite(R).all():
@@ -128,6 +129,14 @@ class _Walk:
             self.events["uniform_start"] += 1
             R = np.ones_like(R)
         return np.asarray(R / R.sum())
+
+    def down(self, positions: Sequence[int]) -> Iterator[tuple[int, _Step]]:
+        """The step through each block at `positions`, in order; where attention is large, that of one block is held."""
+        small = sum(self.blocks[at].attention_size for at in positions) <= HELD
+        for together in [positions] if small else [[at] for at in positions]:
+            steps = self.steps(together)
+            for at in together:
+                yield at, steps.pop(at)
 
     def steps(self, positions: Sequence[int]) -> dict[int, _Step]:
         """The step through each block at `positions`; relevance plays no part in it, so threads share the work."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from gradskip_onnx.methods.attention.readout import first_block
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.passes import Passes
-from gradskip_onnx.methods.patches import Patches
+from gradskip_onnx.methods.patches import AttentionGroup, Patches
 from gradskip_onnx.methods.table import Cost, Method, method
 from gradskip_onnx.methods.windows import cells
 from gradskip_onnx.types import Architecture, Array, Block, Needs, Relevance, Trace, read_only
@@ -93,22 +93,30 @@ def mutex(trace: Trace, architecture: Architecture, options: MutexOptions, passe
 def masks(trace: Trace, architecture: Architecture, options: MutexOptions) -> Array:
     """(54, n) booleans: for each way to merge heads, direction and statistic, the patches at or above its threshold."""
     blocks = architecture.blocks[first_block(options.start, architecture) :]
-    found = []
-    for merge in HEADS.values():
-        layers = [_centrality(trace, block, merge, options.min_cut, architecture.grid) for block in blocks]
-        for C in np.stack(layers, axis=1):  # (2, L, n)
-            found += [_upper(statistic(C), options.ratio) for statistic in STATISTICS.values()]
+    layers = [_centralities(trace, block, options.min_cut, architecture.grid) for block in blocks]
+    found = [
+        _upper(statistic(C), options.ratio)
+        for of_merge in np.stack(layers, axis=2)  # (3, 2, L, n)
+        for C in of_merge
+        for statistic in STATISTICS.values()
+    ]
     return np.stack(found)
 
 
+def _centralities(trace: Trace, block: Block, min_cut: float, grid: tuple[int, int]) -> Array:
+    """`_centrality` for each way to merge heads, (3, 2, n); the attention is looked up once."""
+    groups = Patches(trace, block).attention_groups()
+    return np.stack([_centrality(groups, block, merge, min_cut, grid) for merge in HEADS.values()])
+
+
 def _centrality(
-    trace: Trace, block: Block, merge: Callable[[Array], Array], min_cut: float, grid: tuple[int, int]
-) -> Array:
+    groups: Sequence[AttentionGroup], block: Block, merge: Callable[[Array], Array], min_cut: float,
+    grid: tuple[int, int],
+) -> Array:  # fmt: skip
     """Sums of the attention that each patch receives and pays, (2, n) on the finest grid.
 
     With key reduction a key m stands for side^2 patches j: A_ij = A_im / side^2. Between windows attention is 0.
     """
-    groups = Patches(trace, block).attention_groups()
     merged = [merge(group.attention).astype(np.float64) for group in groups]
     least = min_cut * max(float(B.max()) for B in merged)
     received, paid = np.zeros((2, block.grid.patches))
