@@ -52,7 +52,7 @@ def interval(
     if not terms:
         return None
     table = np.stack(terms)
-    low, high = _range(row.finish(_resampled(table, resamples, seed)), level)
+    low, high = percentiles(row.finish(resampled_means(table, resamples, seed)), level)
     return Interval(float(row.finish(table.mean(axis=0))), low, high, len(table))
 
 
@@ -74,7 +74,7 @@ def paired(
     def gap(means: Array) -> Array:
         return np.asarray(row.finish(means[..., :width]) - row.finish(means[..., width:]))
 
-    low, high = _range(gap(_resampled(table, resamples, seed)), level)
+    low, high = percentiles(gap(resampled_means(table, resamples, seed)), level)
     return Interval(float(gap(table.mean(axis=0))), low, high, len(table))
 
 
@@ -121,7 +121,7 @@ def _both(row: Metric, ours: Sequence[Measured], theirs: Sequence[Measured]) -> 
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
-def _resampled(table: Array, resamples: int, seed: int) -> Array:
+def resampled_means(table: Array, resamples: int, seed: int) -> Array:
     """Means of the terms over images drawn with repetition, (resamples, terms), from `table` (images, terms)."""
     rng = np.random.default_rng(seed)
     count, step = len(table), max(1, AT_ONCE // len(table))
@@ -132,7 +132,8 @@ def _resampled(table: Array, resamples: int, seed: int) -> Array:
     return np.concatenate(parts)
 
 
-def _range(values: Array, level: float) -> tuple[float, float]:
+def percentiles(values: Array, level: float) -> tuple[float, float]:
+    """The ends of the middle part of resampled values that holds a share of `level`."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
