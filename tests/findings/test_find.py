@@ -141,7 +141,7 @@ def test_an_audit_of_failures_alone_has_findings(tmp_path):
 
     errors = found.named("errors").overall
     assert errors is not None
-    assert (errors.value, errors.low) == (1.0, pytest.approx(0.025 ** (1 / 3)))
+    assert (errors.value, errors.low) == pytest.approx((1.0, 0.025 ** (1 / 3)))
     assert found.named("border").overall is None
     assert found.clusters == ()
 
