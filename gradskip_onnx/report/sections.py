@@ -1,0 +1,164 @@
+"""The sections of the page: what stands out, findings by class, classes, patterns, and change since a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradskip_onnx.findings.found import Cluster, Finding
+
+from .cards import Card, strip
+from .charts import Histogram, Ranges, histogram, ranges
+from .content import Content, column
+from .mean_maps import MeanMaps
+from .pictures import mean_picture
+from .summary import StandsOut
+from .words import interval_text, title_of, value_text
+
+MOST_CLUSTERS, MOST_ROWS = 16, 40
+ESSENTIAL = ("accuracy", "check-passed", "inside", "border")  # drawn by class even where nothing is flagged
+
+
+@dataclass(frozen=True, slots=True)
+class Flagged:
+    """Something that stands out, with the mean map of its class and examples."""
+
+    what: StandsOut
+    mean: str | None
+    examples: Sequence[Card]
+
+
+@dataclass(frozen=True, slots=True)
+class Charted:
+    """A finding by class: chart, table, examples."""
+
+    finding: Finding
+    title: str
+    chart: Ranges
+    rows: Sequence[Mapping[str, Any]]
+    rows_left: int
+    examples: Sequence[Card]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A cluster with its mean map and members."""
+
+    cluster: Cluster
+    where: str
+    share: str
+    mean: str
+    examples: Sequence[Card]
+
+
+def flagged(content: Content, means: MeanMaps, what: StandsOut) -> Flagged:
+    """What stands out, with examples of its class, those of its first flag first."""
+    examples = list(dict.fromkeys(position for flag in what.flags for position in flag.finding.examples))
+    if what.index is not None:
+        targets = dict(zip(*(content.audit.table[name].to_pylist() for name in ("position", "target")), strict=True))
+        examples = [position for position in examples if targets.get(position) == what.index]
+    mean = means.overall if what.index is None else means.classes.get(what.index)
+    return Flagged(what, None if mean is None else mean_picture(mean), strip(content, examples))
+
+
+def overview(finding: Finding) -> dict[str, Any]:
+    """A row of the table of findings."""
+    found = finding.overall
+    return {
+        "finding": finding,
+        "title": title_of(finding.name),
+        "value": value_text(found.value if found else None, finding.unit),
+        "interval": interval_text(found, finding.unit),
+    }
+
+
+def histograms(content: Content) -> Iterator[Histogram]:
+    """How the numbers of single images are spread."""
+    audit = content.audit
+    gap = column(audit, "check_random") - column(audit, "check_erased")
+    rows = (
+        ("How sure the model is", column(audit, "probability"), (0.0, 1.0), "probability of the class explained"),
+        ("What the check finds", gap, (-1.0, 1.0), "above 0: what is marked matters more than random patches"),
+        ("On the object", column(audit, "inside"), (0.0, 1.0), "share of the relevance"),
+        ("On the border", column(audit, "border"), (0.0, 1.0), "share of the relevance"),
+        ("Concentration", column(audit, "concentration"), (0.0, 1.0), "0 is spread evenly, 1 is a single point"),
+    )
+    for title, values, span, words in rows:
+        drawn = histogram(title, values, span, words)
+        if drawn is not None:
+            yield drawn
+
+
+def charted(content: Content) -> list[Charted]:
+    """The findings that have values by class: flagged ones first, then the essential ones."""
+    order = sorted(content.findings.findings, key=lambda one: (not one.flagged, one.name not in ESSENTIAL))
+    return [found for finding in order if (found := _charted(content, finding)) is not None]
+
+
+def _charted(content: Content, finding: Finding) -> Charted | None:
+    chart = ranges(finding, content.audit.label_of)
+    if chart is None:
+        return None
+    why = {flag.index: flag.why for flag in finding.flagged}
+    order = sorted(finding.classes, key=lambda index: (index not in why, finding.classes[index].value))
+    rows = [
+        {
+            "name": content.audit.label_of(index),
+            "why": why.get(index, ""),
+            "value": value_text(finding.classes[index].value, finding.unit),
+            "interval": interval_text(finding.classes[index], finding.unit),
+            "count": finding.classes[index].count,
+        }
+        for index in order[:MOST_ROWS]
+    ]
+    examples = strip(content, finding.examples)
+    return Charted(finding, title_of(finding.name), chart, rows, len(order) - len(rows), examples)
+
+
+def drift_rows(content: Content) -> Iterator[dict[str, Any]]:
+    """How much each finding has changed since the baseline."""
+    units = {finding.name: finding.unit for finding in content.findings.findings}
+    for drift in content.findings.drift:
+        if drift.overall is not None:
+            unit, found = units.get(drift.finding, ""), drift.overall
+            yield {
+                "title": title_of(drift.finding),
+                "value": value_text(found.value, unit),
+                "interval": interval_text(found, unit),
+                "beyond": found.low > 0 or found.high < 0,
+                "paired": drift.paired,
+            }
+
+
+def classes(content: Content, means: MeanMaps, most: int) -> list[dict[str, Any]]:
+    """The classes explained, those with flags first, then by number of images."""
+    accuracy = content.findings.named("accuracy")
+    flags = [flag.index for finding in content.findings.findings for flag in finding.flagged]
+    found = []
+    for index in sorted(means.classes, key=lambda one: (-flags.count(one), -means.counts[one], one))[:most]:
+        right = accuracy.classes.get(index) if accuracy is not None else None
+        found.append(
+            {
+                "name": "no class" if index < 0 else content.audit.label_of(index),
+                "count": means.counts[index],
+                "mean": mean_picture(means.classes[index]),
+                "accuracy": value_text(right.value, "share") if right else "",
+                "flags": flags.count(index),
+            }
+        )
+    return found
+
+
+def patterns(content: Content) -> list[Pattern]:
+    """The clusters that are shown: minorities first, then the largest."""
+    chosen = sorted(content.findings.clusters, key=lambda one: (not one.minority, -one.size))[:MOST_CLUSTERS]
+    return [
+        Pattern(
+            one, content.place_of(one.index), value_text(one.share, "share"), mean_picture(np.asarray(one.centre)),
+            strip(content, one.members),
+        )
+        for one in chosen
+    ]  # fmt: skip
