@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -42,7 +43,7 @@ def rows(count: int, seed: int = 0):
     return made
 
 
-def hostile_audit(folder: Path, count: int = 84, **changed: object) -> Audit:
+def hostile_audit(folder: Path, count: int = 84, **changed: Any) -> Audit:
     data = {"address": f"photos {NAMES[8]}", "layout": "folder", "count": count, "list_sha256": "b" * 64}
     return write_audit(folder, rows=rows(count), labels=LABELS, data=data, method=f"gradskip {NAMES[0]}", **changed)
 

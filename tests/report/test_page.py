@@ -131,7 +131,9 @@ def test_every_chart_has_its_table(page: str, tags: Tags):
 
 def test_verdict_sentences_and_numbers(page: str, hostile: Audit):
     findings = found(hostile)
-    overall = findings.named("accuracy").overall
+    accuracy = findings.named("accuracy")
+    assert accuracy is not None
+    assert (overall := accuracy.overall) is not None
     text = re.sub(r"\s+", " ", "".join(Tags(page).text)).replace("\xa0", " ")
 
     assert "Fails" in text
@@ -223,6 +225,7 @@ def test_the_part_that_the_model_saw_is_where_preprocessing_puts_it():
     heat = heat_map(np.ones((4, 6), np.float32), geometry((70, 90), preprocess), (140, 180), preprocess)
 
     assert geometry((70, 90), preprocess) == seen
+    assert heat.box is not None
     np.testing.assert_allclose(heat.box, 2 * np.array(seen.box))
     rows, columns = np.nonzero(heat.values)
     x0, y0, x1, y1 = heat.box

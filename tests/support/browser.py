@@ -38,10 +38,10 @@ def opened(file: Path, size: tuple[int, int] = DESKTOP, **context: Any) -> Itera
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=list(QUIET))
         page = browser.new_context(viewport={"width": size[0], "height": size[1]}, **context).new_page()
-        found = Opened(page)
-        page.on("request", lambda request: found.requests.append(request.url))
-        page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        page.on("console", lambda message: found.complaints.append(message.text))
+        view = Opened(page)
+        page.on("request", lambda request: view.requests.append(request.url))
+        page.on("pageerror", lambda error: view.complaints.append(str(error)))
+        page.on("console", lambda message: view.complaints.append(message.text))
         page.goto(file.as_uri())
-        yield found
+        yield view
         browser.close()
