@@ -32,6 +32,11 @@ class Bar:
         self.images, self.passed = self.images + 1, 0
         self.show(completed=self.images * self.passes, description=printable(name))
 
+    def skip(self, count: int) -> None:
+        """Count images that an earlier run finished."""
+        self.images += count
+        self.show(completed=self.images * self.passes)
+
     def further(self, count: int) -> None:
         """Count further passes of the current image."""
         self.passed = min(self.passed + count, self.passes)

@@ -52,6 +52,9 @@ data_options = stack(
                  help="Images read and explained together."),
 )  # fmt: skip
 
+score_option = click.option("--score", type=click.Choice(["logit", "probability"]), default="logit", show_default=True,
+                            help="What is differentiated, where a method has no score of its own.")  # fmt: skip
+
 resamples_option = click.option("--resamples", type=click.IntRange(100, 1_000_000), default=2000, show_default=True,
                                 help="Draws of the bootstrap.")  # fmt: skip
 
@@ -63,8 +66,7 @@ def evaluation_options(folder: str) -> Callable[[Any], Any]:
     return stack(
         output_option(folder, "results.csv, results.json and report.html"),
         data_options,
-        click.option("--score", type=click.Choice(["logit", "probability"]), default="logit", show_default=True,
-                     help="What is differentiated, where a method has no score of its own."),
+        score_option,
         click.option("--pictures", type=click.IntRange(0, 200), default=8, show_default=True,
                      help="Images in the picture grid of the page."),
         click.option("--reference", metavar="METHOD", help="The method others are compared to.  [default: the first]"),

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": (".explain", "Draw what a model looked at in images."),
     "inspect": (".inspect", "Show the blocks found in a model, and what was proven about them."),
     "evaluate": (".evaluate", "Compare methods on a model and images: table, curves, pictures."),
+    "audit": (".audit", "Explain and check every image of a data set; go on after a stop."),
     "methods": (".methods", "List the methods with their cost, or one with its options."),
     "study": (".study", "Repeat a study of the paper (gamma, alpha, heads), or fit gradskip+ to a model."),
     "cache": (".cache", "Show or clear the cache of analysed models."),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .entry import Dataset, Entry
+from .entry import Dataset, DatasetSource, Entry
 from .layout import Layout
 from .selection import Selection
-from .table import LAYOUTS, load
+from .table import LAYOUTS, load, load_source
 
-__all__ = ["LAYOUTS", "Dataset", "Entry", "Layout", "Selection", "load"]
+__all__ = ["LAYOUTS", "Dataset", "DatasetSource", "Entry", "Layout", "Selection", "load", "load_source"]

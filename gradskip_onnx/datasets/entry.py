@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from PIL import Image
 
+from gradskip_onnx.images.read import Picture
 from gradskip_onnx.types import Array
 
 UNLABELLED = -1  # in `areas`: a pixel whose class is unknown
@@ -24,6 +26,24 @@ class Entry:
     boxes: Callable[[tuple[int, int]], tuple[Box, ...]] | None = None  # for an image of this (height, width)
     outline: Callable[[], Array] | None = None  # (H, W) booleans
     areas: Callable[[], Array] | None = None  # (H, W) class indices, or UNLABELLED
+    picture: Callable[[], Picture] | None = None  # the image as `read` gives it, with the hash of its file
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSource:
+    """Where a dataset came from, so that another process can load the same."""
+
+    where: str
+    layout: str
+    split: str | None = None
+    synsets: str | None = None
+    indices: tuple[int, ...] = ()  # of `Selection`, as `part` and `limit`
+    part: tuple[int, int] = (1, 1)
+    limit: int | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """All fields but the address and the layout, ready for JSON."""
+        return {name: value for name, value in asdict(self).items() if name not in ("where", "layout")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,3 +54,4 @@ class Dataset:
     where: str
     entries: tuple[Entry, ...]
     warnings: tuple[str, ...] = ()
+    source: DatasetSource | None = None  # None: put together by hand, and not known elsewhere

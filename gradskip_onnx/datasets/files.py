@@ -47,7 +47,8 @@ def images_here(folder: Path) -> list[Path]:
 
 def file_entry(path: Path, root: Path, label: int | str | None = None, truth: Iterable[Path] = ()) -> Entry:
     """An entry whose image is a file; its id is the path below `root`, `truth` are the files with its ground truth."""
-    return Entry(path.relative_to(root).as_posix(), _reader(path), partial(hash_files, (path, *truth)), label)
+    digest = partial(hash_files, (path, *truth))
+    return Entry(path.relative_to(root).as_posix(), _reader(path), digest, label, picture=partial(open_picture, path))
 
 
 def _reader(path: Path) -> Callable[[], Image.Image]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.labels import read_text
 
-from .entry import Dataset, Entry
+from .entry import Dataset, DatasetSource, Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,14 @@ class Selection:
             raise InputError(
                 f"{dataset.where}: no images left ({len(dataset.entries)} in all, layout {dataset.layout})"
             )
-        return replace(dataset, entries=entries)
+        return replace(dataset, entries=entries, source=self._source(dataset))
+
+    def _source(self, dataset: Dataset) -> DatasetSource | None:
+        """Where the selected entries came from; None if some had been selected before."""
+        source = dataset.source
+        if source is None or source != replace(source, indices=(), part=(1, 1), limit=None):
+            return source if self == Selection() else None
+        return replace(source, indices=self.indices, part=self.part, limit=self.limit)
 
     def _listed(self, dataset: Dataset) -> tuple[Entry, ...]:
         if not self.indices:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from gradskip_onnx.errors import InputError
@@ -11,8 +12,9 @@ from gradskip_onnx.imports.plugins import PluginRows
 from gradskip_onnx.untrusted_files import shortened
 
 from . import ade20k, folder, imagenet, medmnist, planted, samples
-from .entry import Dataset
+from .entry import Dataset, DatasetSource
 from .layout import DatasetRequest, Layout
+from .selection import Selection
 
 # Tried in this order, the most specific first; `folder` recognises any folder.
 _ROWS = (planted.LAYOUT, medmnist.LAYOUT, ade20k.LAYOUT, imagenet.LAYOUT, samples.LAYOUT, folder.LAYOUT)
@@ -35,7 +37,15 @@ def load(where: str, layout: str | None = None, *, split: str | None = None, syn
         found = row.load(DatasetRequest(where, split, synsets))
     if not found.entries:
         raise InputError(f"data {where}: no images in it (layout {found.layout})")
-    return found
+    named_synsets = None if synsets is None else os.fspath(synsets)
+    return replace(found, source=DatasetSource(where, found.layout, split, named_synsets))
+
+
+def load_source(source: DatasetSource) -> Dataset:
+    """The dataset that came from a source, with the same entries in the same order."""
+    synsets = None if source.synsets is None else Path(source.synsets)
+    found = load(source.where, source.layout, split=source.split, synsets=synsets)
+    return Selection(source.indices, source.part, source.limit).of(found)
 
 
 def _in_order() -> Iterator[Layout]:

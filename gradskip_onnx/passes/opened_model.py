@@ -20,7 +20,7 @@ from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.limits import THREADS
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
 from gradskip_onnx.model_file.metadata import read_metadata
-from gradskip_onnx.model_file.opening import ModelFile
+from gradskip_onnx.model_file.opening import ModelFile, digest_of
 from gradskip_onnx.runtime.session import CPU, Session, import_runtime, open_bytes, open_session, provider_for
 from gradskip_onnx.types import Architecture, Array, Plan, Size, Source, TaskName, TensorFact, Trace
 
@@ -90,6 +90,11 @@ class OpenedModel:
         return self.facts.weight_bytes
 
     @property
+    def threads(self) -> int | None:
+        """How many threads a session uses; None: one for each core."""
+        return self._settings.threads
+
+    @property
     def provider(self) -> str:
         """The provider that runs the model; before a session is open, the one that will be requested."""
         with self._lock:
@@ -147,6 +152,19 @@ class OpenedModel:
         if isinstance(found, UnsupportedModelError):
             raise found
         return found
+
+    def open_file(self) -> Session:
+        """A new session of the file as it is, with no node of ours in it."""
+        return self._session(partial(open_bytes, bytes(self._file.data), (), self.folder))
+
+    def file_hashes(self) -> dict[str, str]:
+        """SHA-256 of the model file and of each weight file beside it, by name."""
+        folder = self.folder or Path()
+        return {self.name: self._file.sha256()} | {name: digest_of(folder / name).hex() for name in self.facts.others}
+
+    def require_unchanged(self) -> None:
+        """Raise ModelError if the files are no longer those that were hashed."""
+        self._file.require_unchanged(mapped=True)
 
     def with_threads(self, threads: int) -> OpenedModel:
         """The same model with so many threads a pass, in sessions of its own; what was read is shared."""

@@ -25,7 +25,7 @@ def gini_of_heads(blocks: Sequence[Attention]) -> list[Array]:
         values = np.empty((len(heads), lengths[first]), blocks[first][0].dtype)
         for row, (block, head) in zip(values, heads, strict=True):
             _fill(row, blocks[block], head)
-        return _gini(values)
+        return gini_of_values(values)
 
     found = [np.empty(len(attention[0])) for attention in blocks]
     jobs = _jobs(blocks, lengths)
@@ -42,7 +42,7 @@ def gini_of_rows(blocks: Sequence[Attention]) -> list[Array]:
 
 
 def _mean_of_rows(attention: Attention, head: int) -> float:
-    return float(np.concatenate([_gini(part[head].copy()) for part in attention]).mean())
+    return float(np.concatenate([gini_of_values(part[head].copy()) for part in attention]).mean())
 
 
 GINI: Mapping[str, Callable[[Sequence[Attention]], list[Array]]] = {"head": gini_of_heads, "row": gini_of_rows}
@@ -74,7 +74,7 @@ def _fill(row: Array, attention: Attention, head: int) -> None:
         at += values.size
 
 
-def _gini(values: Array) -> Array:
+def gini_of_values(values: Array) -> Array:
     """Gini of each row of values (r, m), 0 for a row of zeros; sorts the values in place.
 
     2 sum_u u a_u / (m sum a) - (m + 1) / m = sum_u (2u - m - 1) a_u / (m sum a). The factors of u and m + 1 - u are
