@@ -21,14 +21,14 @@ class CornerModel:
     """The logit of class 1 is the sum over the first patch, that of class 0 is 0."""
 
     def __init__(self):
-        self.batches: list[int] = []
+        self.batches = []
 
     def logits(self, images):
         self.batches.append(len(images))
         return np.stack([[0.0, image[:, :PATCH, :PATCH].sum() / 8] for image in images]).astype(np.float32)
 
 
-def question(place: tuple[int, int], seed: int = 0, shift: float = 0.0) -> Question:
+def question(place, seed=0, shift=0.0):
     image = np.zeros((3, SIDE, SIDE), np.float32)
     image[:, :PATCH, :PATCH] = 1.0
     scores = np.zeros((4, 4))
@@ -37,7 +37,7 @@ def question(place: tuple[int, int], seed: int = 0, shift: float = 0.0) -> Quest
     return Question(Sample("a", image, 1, patch=PATCH, seed=seed), scores, logits)
 
 
-def twin(asked: Question, settings: CheckSettings) -> tuple[float, float]:
+def twin(asked, settings):
     """The same by its words: patch by patch, image by image."""
     sample, model = asked.sample, CornerModel()
     fill = FILLS[settings.fill](sample)
@@ -68,7 +68,7 @@ def test_as_its_twin(fill, share, seed):
     settings = CheckSettings(share, fill, 5)
     asked = [question((0, 0), seed), question((3, 3), seed + 1)]
 
-    answers = counterfactual.ask(CornerModel(), TASK, asked, settings, 4)  # type: ignore[arg-type]
+    answers = counterfactual.ask(CornerModel(), TASK, asked, settings, 4)
 
     for one, answer in zip(asked, answers, strict=True):
         erased, random = twin(one, settings)
@@ -78,7 +78,7 @@ def test_as_its_twin(fill, share, seed):
 
 def test_a_right_map_passes_and_a_wrong_one_fails():
     settings = CheckSettings(0.0625, "mean", 8)
-    right, wrong = counterfactual.ask(CornerModel(), TASK, [question((0, 0)), question((2, 2))], settings, 8)  # type: ignore[arg-type]
+    right, wrong = counterfactual.ask(CornerModel(), TASK, [question((0, 0)), question((2, 2))], settings, 8)
 
     assert right.passed
     assert right.patches == 1
@@ -92,11 +92,11 @@ def test_the_intact_image_proves_the_logits():
     """The difference is that of the logits, and an instrumented model that answers otherwise is not believed."""
     settings = CheckSettings(0.0625, "black", 2)
     same, other = counterfactual.ask(
-        CornerModel(), TASK, [question((0, 0)), question((0, 0), shift=0.5)], settings, 8  # type: ignore[arg-type]
+        CornerModel(), TASK, [question((0, 0)), question((0, 0), shift=0.5)], settings, 8
     )  # fmt: skip
     asked = question((0, 0))
     flipped = Question(asked.sample, asked.scores, asked.logits[::-1])
-    (another,) = counterfactual.ask(CornerModel(), TASK, [flipped], settings, 8)  # type: ignore[arg-type]
+    (another,) = counterfactual.ask(CornerModel(), TASK, [flipped], settings, 8)
 
     assert same.difference == 0
     assert other.difference == pytest.approx(0.5)
@@ -106,7 +106,7 @@ def test_the_intact_image_proves_the_logits():
 def test_images_share_batches():
     """Three images of seven variants each, eight at a time: three runs of the model and not three times one."""
     model = CornerModel()
-    counterfactual.ask(model, TASK, [question((0, 0))] * 3, CheckSettings(0.1, "mean", 5), 8)  # type: ignore[arg-type]
+    counterfactual.ask(model, TASK, [question((0, 0))] * 3, CheckSettings(0.1, "mean", 5), 8)
 
     assert model.batches == [8, 8, 5]
 
