@@ -6,7 +6,7 @@ image rides along in the same batch, which proves on the way that the instrument
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +19,10 @@ from gradskip_onnx.pipeline.batch import in_batches
 from gradskip_onnx.tasks import Task
 from gradskip_onnx.types import Array
 
-from .own_model import OwnModel
 from .settings import FILLS, CheckSettings
 
 DRAWS = 3  # the random stream of the sample's seed; metrics.substrates has 1 and 2
+Run = Callable[[Array], Array]  # images (B, channels, H, W) -> scores as `OwnModel.logits` gives them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +51,10 @@ class Answer:
         return self.erased < self.random
 
 
-def ask(own: OwnModel, task: Task, questions: Sequence[Question], settings: CheckSettings, batch: int) -> list[Answer]:
+def ask(run: Run, task: Task, questions: Sequence[Question], settings: CheckSettings, batch: int) -> list[Answer]:
     """The answer to each question; images of different questions share batches of at most `batch`."""
     images = (image for question in questions for image in _images(question, settings))
-    scores = (row for part in in_batches(images, batch) for row in own.logits(np.stack(part)))
+    scores = (row for part in in_batches(images, batch) for row in run(np.stack(part)))
     return [_answer(task, question, scores, settings) for question in questions]
 
 

@@ -49,7 +49,7 @@ def make_rows(
         counterfactual.Question(subject.sample(explainer, found.target, settings.seed), found.scores, found.logits)
         for subject, found in zip(subjects, explained, strict=True)
     ]
-    answers = counterfactual.ask(own, task, questions, settings.check, settings.batch_size)
+    answers = counterfactual.ask(own.logits, task, questions, settings.check, settings.batch_size)
     numbers = [
         _answered(explainer, subject, found) | _measured(subject, found, covers) | _checked(found, answer)
         for subject, found, answer in zip(subjects, explained, answers, strict=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from gradskip_onnx.audit.settings import FILLS, CheckSettings
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.metrics import Sample
 from gradskip_onnx.tasks import TASKS
+from gradskip_onnx.types import Array
 
 SIDE, PATCH = 16, 4
 TASK = TASKS["classification"]
@@ -20,15 +23,15 @@ TASK = TASKS["classification"]
 class CornerModel:
     """The logit of class 1 is the sum over the first patch, that of class 0 is 0."""
 
-    def __init__(self):
-        self.batches = []
+    def __init__(self) -> None:
+        self.batches: list[int] = []
 
-    def logits(self, images):
+    def logits(self, images: Array) -> Array:
         self.batches.append(len(images))
         return np.stack([[0.0, image[:, :PATCH, :PATCH].sum() / 8] for image in images]).astype(np.float32)
 
 
-def question(place, seed=0, shift=0.0):
+def question(place: tuple[int, int], seed: int = 0, shift: float = 0.0) -> Question:
     image = np.zeros((3, SIDE, SIDE), np.float32)
     image[:, :PATCH, :PATCH] = 1.0
     scores = np.zeros((4, 4))
@@ -37,18 +40,18 @@ def question(place, seed=0, shift=0.0):
     return Question(Sample("a", image, 1, patch=PATCH, seed=seed), scores, logits)
 
 
-def twin(asked, settings):
+def twin(asked: Question, settings: CheckSettings) -> tuple[float, float]:
     """The same by its words: patch by patch, image by image."""
     sample, model = asked.sample, CornerModel()
     fill = FILLS[settings.fill](sample)
 
-    def chance(patches):
+    def chance(patches: Iterable[Sequence[int]]) -> float:
         image = sample.image.copy()
         for row, column in patches:
             at = np.s_[:, row * PATCH : (row + 1) * PATCH, column * PATCH : (column + 1) * PATCH]
             image[at] = fill[at]
         score = float(model.logits(image[None])[0, 1])
-        return 1 / (1 + np.exp(-score))
+        return float(1 / (1 + np.exp(-score)))
 
     count = max(1, round(settings.share * 16))
     chosen = np.argwhere(erased_patches(asked, settings.share))
@@ -68,7 +71,7 @@ def test_as_its_twin(fill, share, seed):
     settings = CheckSettings(share, fill, 5)
     asked = [question((0, 0), seed), question((3, 3), seed + 1)]
 
-    answers = counterfactual.ask(CornerModel(), TASK, asked, settings, 4)
+    answers = counterfactual.ask(CornerModel().logits, TASK, asked, settings, 4)
 
     for one, answer in zip(asked, answers, strict=True):
         erased, random = twin(one, settings)
@@ -78,7 +81,7 @@ def test_as_its_twin(fill, share, seed):
 
 def test_a_right_map_passes_and_a_wrong_one_fails():
     settings = CheckSettings(0.0625, "mean", 8)
-    right, wrong = counterfactual.ask(CornerModel(), TASK, [question((0, 0)), question((2, 2))], settings, 8)
+    right, wrong = counterfactual.ask(CornerModel().logits, TASK, [question((0, 0)), question((2, 2))], settings, 8)
 
     assert right.passed
     assert right.patches == 1
@@ -92,11 +95,11 @@ def test_the_intact_image_proves_the_logits():
     """The difference is that of the logits, and an instrumented model that answers otherwise is not believed."""
     settings = CheckSettings(0.0625, "black", 2)
     same, other = counterfactual.ask(
-        CornerModel(), TASK, [question((0, 0)), question((0, 0), shift=0.5)], settings, 8
+        CornerModel().logits, TASK, [question((0, 0)), question((0, 0), shift=0.5)], settings, 8
     )  # fmt: skip
     asked = question((0, 0))
     flipped = Question(asked.sample, asked.scores, asked.logits[::-1])
-    (another,) = counterfactual.ask(CornerModel(), TASK, [flipped], settings, 8)
+    (another,) = counterfactual.ask(CornerModel().logits, TASK, [flipped], settings, 8)
 
     assert same.difference == 0
     assert other.difference == pytest.approx(0.5)
@@ -106,7 +109,7 @@ def test_the_intact_image_proves_the_logits():
 def test_images_share_batches():
     """Three images of seven variants each, eight at a time: three runs of the model and not three times one."""
     model = CornerModel()
-    counterfactual.ask(model, TASK, [question((0, 0))] * 3, CheckSettings(0.1, "mean", 5), 8)
+    counterfactual.ask(model.logits, TASK, [question((0, 0))] * 3, CheckSettings(0.1, "mean", 5), 8)
 
     assert model.batches == [8, 8, 5]
 
