@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -14,9 +15,10 @@ LEADING = 1.3  # distance of lines, in sizes of the font
 LONGEST = 1000  # characters of a text that are looked at
 
 
+@lru_cache(256)  # the words of legends return; a block is never drawn on again
 def text_block(text: str, width: int, size: float, ink: Ink = INK, *, lines: int | None = None) -> Image.Image:
     """The text as wide as it needs, at most `width` pixels, in as many lines as it takes or at most `lines`."""
-    font = ImageFont.load_default(size)
+    font = _font(size)
     wrapped = wrap(text, font, width)
     if lines is not None and len(wrapped) > lines:
         rest = " ".join(wrapped[lines - 1 :])
@@ -79,7 +81,10 @@ def with_margin(block: Image.Image, margin: int) -> Image.Image:
 def wrap(text: str, font: Font, width: float) -> list[str]:
     """Lines of at most `width` pixels, broken at spaces or, in a word that is too long, anywhere."""
     lines: list[str] = []
-    for word in printable(text).split():
+    words = printable(text).split()
+    if words and font.getlength(whole := " ".join(words)) <= width:
+        return [whole]
+    for word in words:
         joined = f"{lines[-1]} {word}" if lines else word
         if lines and font.getlength(joined) <= width:
             lines[-1] = joined
@@ -103,6 +108,11 @@ def elide(text: str, font: Font, width: float) -> str:
 def printable(text: str) -> str:
     """The beginning of a text, with spaces for control characters."""
     return "".join(character if character.isprintable() else " " for character in text[:LONGEST])
+
+
+@lru_cache(64)  # each is read and set up anew otherwise
+def _font(size: float) -> Font:
+    return ImageFont.load_default(size)
 
 
 def _fitting(text: str, font: Font, width: float) -> int:

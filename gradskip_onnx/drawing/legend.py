@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from PIL import Image
 
 from .blocks import FAINT, INK, beside, flow, stack, text_block
 from .heat_map import FINEST
-from .outline import draw_line
-from .panels import as_image, coloured
+from .outline import line_around
+from .panels import coloured
 from .style import PictureStyle
 from .view import SPIKES, MapView
 
 SHARES = {0.25: "a quarter", 0.5: "half", 0.75: "three quarters"}
 BAR = (150, 13)  # width and height of the colours, in units
 SAMPLE = (26, 13)  # of the piece of line
-GREY = 72.0  # a ground of medium darkness below the colours
+GREY = (72, 72, 72)  # a ground of medium darkness below the colours
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,15 @@ def _notes(view: MapView, style: PictureStyle, several: bool) -> tuple[str, ...]
 
 def legend_block(views: Sequence[MapView], style: PictureStyle, width: int, unit: float) -> Image.Image:
     """The legend of one view, or of several, at most `width` pixels wide; `unit` is the pixels of a unit of length."""
-    several = len(views) > 1
-    texts = words(views[0], style, several=several)
+    return _legend(words(views[0], style, several=len(views) > 1), views[0].signed, style, width, unit)
+
+
+@lru_cache(64)  # many images have the same
+def _legend(texts: Words, signed: bool, style: PictureStyle, width: int, unit: float) -> Image.Image:
     gap = round(6 * unit)
     items = []
     if texts.ends[1]:
-        items.append(_bar(texts.ends, views[0].signed, style, width, unit))
+        items.append(_bar(texts.ends, signed, style, width, unit))
     if texts.line:
         room = width - round(SAMPLE[0] * unit) - gap
         items.append(beside([_sample(unit), text_block(texts.line, room, 13 * unit, INK)], gap, centred=True))
@@ -95,9 +99,9 @@ def _bar(ends: tuple[str, str], signed: bool, style: PictureStyle, width: int, u
     across, down, gap = round(BAR[0] * unit), round(BAR[1] * unit), round(7 * unit)
     room = (width - across) // 2 - gap
     strengths = np.tile(np.linspace(-1.0 if signed else 0.0, 1.0, across), (down, 1))
-    colours = coloured(np.full((down, across, 3), GREY), strengths, signed, style)
+    colours = coloured(Image.new("RGB", (across, down), GREY), strengths, signed, style)
     left, right = (text_block(end, room, 13 * unit, INK) for end in ends)
-    return beside([left, as_image(colours), right], gap, centred=True)
+    return beside([left, colours, right], gap, centred=True)
 
 
 def _sample(unit: float) -> Image.Image:
@@ -105,4 +109,5 @@ def _sample(unit: float) -> Image.Image:
     across, down = round(SAMPLE[0] * unit), round(SAMPLE[1] * unit)
     area = np.zeros((down, across), bool)
     area[down // 2 :] = True
-    return as_image(draw_line(np.full((down, across, 3), GREY), area, 2 * unit))
+    ground, line = Image.new("RGB", (across, down), GREY), line_around(area, 2 * unit)
+    return ground if line is None else line.over(ground)

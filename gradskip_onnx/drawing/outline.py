@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from PIL import Image, ImageFilter
@@ -34,21 +36,47 @@ def line_width(size: tuple[int, int]) -> float:
     return float(np.clip(math.sqrt(size[0] * size[1]) * WIDTH, *WIDTHS))
 
 
-def draw_line(picture: Array, area: Array, width: float) -> Array:
-    """`picture` (H, W, 3) with a cased line around `area`; edges of the picture itself get none."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """How far a line and its dark casing cover the pixels around an area."""
+
+    corner: tuple[int, int]  # left and top of the part of the picture that the covers are about
+    casing: Image.Image  # 0 to 255
+    core: Image.Image
+
+    def over(self, picture: Image.Image) -> Image.Image:
+        """The picture with the line drawn over it."""
+        drawn = picture.copy()
+        for colour, cover in ((DARK, self.casing), (LINE, self.core)):
+            drawn.paste(colour, (*self.corner, self.corner[0] + cover.width, self.corner[1] + cover.height), cover)
+        return drawn
+
+
+def line_around(area: Array, width: float) -> Line | None:
+    """The cased line around `area` (H, W); edges of the picture itself get none. None for an empty area."""
     if not area.any():
-        return picture
+        return None
     # A blurred step is the normal distribution of the distance to the step: its quantiles are lines at given distances.
-    margin = int(np.ceil(4 * width))
-    padded = np.pad(area, margin, mode="edge")
-    mask = Image.fromarray(np.where(padded, 255, 0).astype(np.uint8))
-    soft = np.asarray(mask.filter(ImageFilter.GaussianBlur(width)))[margin:-margin, margin:-margin]
-    near = (soft > 0) & (soft < 255)
-    distance = np.abs(_quantile(soft[near] / 255)) * width
-    drawn = picture.copy()
-    cased = _mix(picture[near], DARK, 0.75 * _within(distance, CASING * width / 2))
-    drawn[near] = _mix(cased, LINE, _within(distance, width / 2))
-    return drawn
+    margin = math.ceil(4 * width)
+    mask = Image.fromarray(np.pad(area, margin, mode="edge").astype(np.uint8) * 255)
+    x0, y0, x1, y1 = mask.getbbox() or (0, 0, 0, 0)
+    high, wide = area.shape
+    left, top = max(x0 - 2 * margin, 0), max(y0 - 2 * margin, 0)  # in pixels of the picture, a margin around the area
+    right, bottom = min(x1, wide), min(y1, high)
+    around = (left, top, right + 2 * margin, bottom + 2 * margin)
+    soft = mask.crop(around).filter(ImageFilter.GaussianBlur(width))
+    soft = soft.crop((margin, margin, soft.width - margin, soft.height - margin))
+    casing, core = _covers(width)
+    return Line((left, top), soft.point(casing), soft.point(core))
+
+
+@lru_cache(64)
+def _covers(width: float) -> tuple[bytes, bytes]:
+    """Covers of casing and core, 0 to 255, for each of the 256 values of a blurred step."""
+    distance = np.abs(_quantile(np.arange(1, 255) / 255)) * width
+    covers = (0.75 * _within(distance, CASING * width / 2), _within(distance, width / 2))
+    casing, core = (np.pad(np.rint(255 * cover), 1).astype(np.uint8).tobytes() for cover in covers)
+    return casing, core
 
 
 def _quantile(shares: Array) -> Array:
@@ -59,8 +87,3 @@ def _quantile(shares: Array) -> Array:
 def _within(distance: Array, reach: float) -> Array:
     """1 up to `reach`, 0 one pixel further: a smooth edge."""
     return np.clip(reach + 0.5 - distance, 0.0, 1.0)
-
-
-def _mix(pixels: Array, colour: tuple[int, int, int], cover: Array) -> Array:
-    """Pixels (n, 3) with a colour over them, each by its cover (n,)."""
-    return np.asarray(pixels + cover[:, None] * (np.array(colour) - pixels))

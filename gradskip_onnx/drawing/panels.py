@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
 from PIL import Image
 
 from gradskip_onnx.types import Array
 
 from .colours import AGAINST, FOR, PALETTES, paint
-from .outline import draw_line, line_width
+from .outline import Line
 from .style import PictureStyle
 from .view import NONE_BELOW, MapView
 
@@ -21,6 +24,7 @@ COVER_CURVE = 0.55  # exponent below 1: medium relevance stays visible over a bu
 UNSEEN = 0.55  # brightness of what was cropped away, against the ground of what was seen
 SHADE = 0.6  # brightness of the ground around the outlined area where that is shown alone
 FRAME = (150, 150, 158)
+FINE = 4095  # steps of a strength: covers rise steeply where they begin
 
 
 def panel_size(width: int, height: int, longer: int | None = None) -> tuple[int, int]:
@@ -37,56 +41,74 @@ def photograph(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     return plain.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
-def overlay_panel(photo: Image.Image, view: MapView, style: PictureStyle) -> Image.Image:
-    """The view over a calm, darkened grey photograph of the same size."""
-    drawn = coloured(_ground(photo, view), view.strength, view.signed, style)
-    return as_image(draw_line(_framed(drawn, view), view.area, line_width(photo.size)))
-
-
-def coloured(ground: Array, strength: Array, signed: bool, style: PictureStyle) -> Array:
-    """Strengths (H, W) in colours over a ground (H, W, 3): the stronger, the less of the ground is left."""
-    drawn = ground.astype(np.float32)
-    for sign, table in ((1, FOR if signed else PALETTES[style.palette]), (-1, AGAINST)):
-        shown = sign * strength > NONE_BELOW
-        much = np.abs(strength[shown])[:, None]
-        cover = style.opacity * ((much - NONE_BELOW) / (1 - NONE_BELOW)) ** COVER_CURVE
-        drawn[shown] += cover * (paint(much[:, 0], table) - drawn[shown])
-    return drawn
-
-
-def cutout_panel(photo: Image.Image, view: MapView) -> Image.Image:
-    """The outlined area in its own colours, everything else dark."""
-    alone = _ground(photo, view) * np.float32(SHADE)
-    alone[view.area] = np.asarray(photo)[view.area]
-    return as_image(draw_line(alone, view.area, line_width(photo.size)))
-
-
-def _ground(photo: Image.Image, view: MapView) -> Array:
+def ground_of(photo: Image.Image, view: MapView) -> Image.Image:
     """The photograph, grey and darkened; darker still where the model did not see it."""
     calm = Image.blend(photo.convert("L").convert("RGB"), photo, COLOUR_KEPT)
-    tones = 255 * (DARKEST + (LIGHTEST - DARKEST) * (np.arange(256) / 255) ** SHADOWS)
-    ground = tones.astype(np.float32)[np.asarray(calm)]
-    unseen: Array = ground * np.float32(UNSEEN)
-    unseen[view.seen] = ground[view.seen]
+    ground = calm.point(GROUND_TONES)
+    if view.whole:
+        return ground
+    rows, columns = view.seen
+    seen = (columns.start, rows.start, columns.stop, rows.stop)
+    unseen = ground.point(UNSEEN_TONES)
+    unseen.paste(ground.crop(seen), seen)
     return unseen
 
 
-def _framed(picture: Array, view: MapView) -> Array:
+def overlay_panel(ground: Image.Image, view: MapView, style: PictureStyle, line: Line | None) -> Image.Image:
+    """The view over its ground, with the line around its area."""
+    drawn = _framed(coloured(ground, view.strength, view.signed, style), view)
+    return drawn if line is None else line.over(drawn)
+
+
+def cutout_panel(photo: Image.Image, ground: Image.Image, view: MapView, line: Line | None) -> Image.Image:
+    """The outlined area in its own colours, everything else dark."""
+    alone = ground.point(SHADE_TONES)
+    alone.paste(photo, mask=Image.fromarray(view.area))
+    return alone if line is None else line.over(alone)
+
+
+def coloured(ground: Image.Image, strength: Array, signed: bool, style: PictureStyle) -> Image.Image:
+    """Strengths (H, W) of -1 to 1 in colours over a ground: the stronger, the less of the ground is left."""
+    at = ((strength + 1) * FINE + 0.5).astype(np.intp)
+    inks = _inks(signed, style.palette, style.opacity)[at].view(np.uint8).reshape(*at.shape, 4)
+    drawn, layer = ground.copy(), Image.fromarray(inks)
+    drawn.paste(layer, mask=layer)
+    return drawn
+
+
+@lru_cache(16)
+def _inks(signed: bool, palette: str, opacity: float) -> Array:
+    """Colour and cover, the four bytes of RGBA as one number, of strengths from -1 to 1 in steps of 1 / FINE."""
+    much = np.abs(np.arange(-FINE, FINE + 1)) / FINE
+    towards = paint(much, FOR if signed else PALETTES[palette])
+    colours = np.where(np.arange(-FINE, FINE + 1)[:, None] < 0, paint(much, AGAINST), towards)
+    over = np.maximum(much - NONE_BELOW, 0) / (1 - NONE_BELOW)
+    covers = np.rint(255 * opacity * over**COVER_CURVE).astype(np.uint8)
+    return np.concatenate([colours, covers[:, None]], axis=1).view(np.uint32)[:, 0]
+
+
+def _tones(curve: Callable[[Array], Array]) -> list[int]:
+    """A table for `Image.point` of three channels; the curve maps 0..1 to 0..1."""
+    return [round(255 * float(tone)) for tone in curve(np.arange(256) / 255)] * 3
+
+
+GROUND_TONES = _tones(lambda light: DARKEST + (LIGHTEST - DARKEST) * light**SHADOWS)
+UNSEEN_TONES = _tones(lambda light: UNSEEN * light)
+SHADE_TONES = _tones(lambda light: SHADE * light)
+
+
+def _framed(picture: Image.Image, view: MapView) -> Image.Image:
     """A hairline around the part that the model saw, where that is not the whole image."""
     if view.whole:
         return picture
-    rows, columns = view.seen
+    (top, bottom), (left, right) = ((part.start, part.stop) for part in view.seen)
     framed = picture.copy()
-    height, width = view.values.shape
-    for row, inside in ((rows.start, rows.start > 0), (rows.stop - 1, rows.stop < height)):
+    for edge, inside in (
+        ((left, top, right, top + 1), top > 0),
+        ((left, bottom - 1, right, bottom), bottom < picture.height),
+        ((left, top, left + 1, bottom), left > 0),
+        ((right - 1, top, right, bottom), right < picture.width),
+    ):
         if inside:
-            framed[row, columns] = FRAME
-    for column, inside in ((columns.start, columns.start > 0), (columns.stop - 1, columns.stop < width)):
-        if inside:
-            framed[rows, column] = FRAME
+            framed.paste(FRAME, edge)
     return framed
-
-
-def as_image(pixels: Array) -> Image.Image:
-    """Pixels (H, W, 3) in 0..255 as an image."""
-    return Image.fromarray(np.rint(np.clip(pixels, 0, 255)).astype(np.uint8))

@@ -12,7 +12,8 @@ from gradskip_onnx.errors import InputError
 from .blocks import FAINT, INK, beside, stack, text_block, widened, with_margin
 from .heat_map import HeatMap
 from .legend import legend_block
-from .panels import cutout_panel, overlay_panel, panel_size, photograph
+from .outline import line_around, line_width
+from .panels import cutout_panel, ground_of, overlay_panel, panel_size, photograph
 from .style import DEFAULT_STYLE, PictureStyle
 from .view import MapView, negative_matters, view_of
 
@@ -29,7 +30,8 @@ def draw_overlay(image: Image.Image, heat: HeatMap, style: PictureStyle = DEFAUL
     """The map over the image, and nothing else; `style.size` pixels on the longer side."""
     heat.check(image)
     size = panel_size(image.width, image.height, style.size)
-    return overlay_panel(photograph(image, size), view_of(heat, size, style), style)
+    photo, view = photograph(image, size), view_of(heat, size, style)
+    return overlay_panel(ground_of(photo, view), view, style, line_around(view.area, line_width(size)))
 
 
 def draw_figure(
@@ -41,9 +43,10 @@ def draw_figure(
     heat.check(image)
     size = panel_size(image.width, image.height, style.size)
     photo, view, unit = photograph(image, size), view_of(heat, size, style), _unit(size)
-    panels = [(photo, caption or "image"), (overlay_panel(photo, view, style), "relevance over the image")]
+    ground, line = ground_of(photo, view), line_around(view.area, line_width(size))
+    panels = [(photo, caption or "image"), (overlay_panel(ground, view, style, line), "relevance over the image")]
     if _cutout_helps(view) if style.cutout is None else style.cutout and view.area.any():
-        panels.append((cutout_panel(photo, view), "the outlined area alone"))
+        panels.append((cutout_panel(photo, ground, view, line), "the outlined area alone"))
     cells = [_cell(panel, [(text, 13, FAINT)], unit) for panel, text in panels]
     gap = round(GAP * unit)
     body = stack(cells, gap) if photo.width > WIDE * photo.height else beside(cells, gap)
@@ -75,7 +78,9 @@ def draw_grid(
     views = [view_of(heat, size, style) for heat in heats]
     cells = [_cell(photo, [(caption or "image", 13, FAINT)], unit)]
     for heat, view in zip(heats, views, strict=True):
-        cells.append(_cell(overlay_panel(photo, view, style), [(heat.title, 15, INK), (heat.facts, 12, FAINT)], unit))
+        ground, line = ground_of(photo, view), line_around(view.area, line_width(size))
+        overlay = overlay_panel(ground, view, style, line)
+        cells.append(_cell(overlay, [(heat.title, 15, INK), (heat.facts, 12, FAINT)], unit))
     columns = min(range(1, len(cells) + 1), key=lambda count: _off_shape(cells, count))
     rows = [beside(cells[at : at + columns], round(GAP * unit)) for at in range(0, len(cells), columns)]
     return _page(stack(rows, round(GAP * unit)), title, facts, views, style, unit)

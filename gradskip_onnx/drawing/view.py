@@ -28,7 +28,7 @@ Slices = tuple[slice, slice]
 class MapView:
     """What is drawn of a map on a panel of (H, W) pixels."""
 
-    values: Array  # (H, W), smoothed; zero outside `seen`
+    values: Array  # (H, W) float32, smoothed; zero outside `seen`
     seen: Slices  # rows and columns of the panel that the model saw
     area: Array  # (H, W) True inside the line
     low: float  # the value drawn as none
@@ -61,10 +61,10 @@ class MapView:
     def strength(self) -> Array:
         """(H, W) from 0, none, to 1, the strongest; negative for relevance against the class, if signed."""
         if self.empty:
-            return np.zeros(self.values.shape)
-        strength = (self.values - self.low) / (self.top - self.low)
-        inside = np.zeros(self.values.shape)
-        inside[self.seen] = np.clip(strength[self.seen], -1.0 if self.signed else 0.0, 1.0)
+            return np.zeros_like(self.values)
+        inside = np.zeros_like(self.values)
+        strength = (self.values[self.seen] - self.low) / (self.top - self.low)
+        inside[self.seen] = np.clip(strength, -1.0 if self.signed else 0.0, 1.0)
         return inside
 
 
@@ -74,7 +74,7 @@ def view_of(heat: HeatMap, size: tuple[int, int], style: PictureStyle) -> MapVie
     zoom = (height / heat.values.shape[0], width / heat.values.shape[1])
     box = None if heat.box is None else tuple(edge * zoom[1 - at % 2] for at, edge in enumerate(heat.box))
     seen = _slices(height, width, box)
-    drawn = np.zeros((height, width))
+    drawn = np.zeros((height, width), np.float32)
     down, across = heat.blur_unit
     sigma = (style.smoothing * down * zoom[0], style.smoothing * across * zoom[1])
     drawn[seen] = smooth(place(heat.values, (height, width), (0, 0, width, height))[seen], sigma)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from PIL import Image
 
 from gradskip_onnx.drawing.heat_map import HeatMap
@@ -15,6 +15,7 @@ from gradskip_onnx.drawing.pictures import draw_figure, draw_grid, draw_overlay
 from gradskip_onnx.drawing.style import PictureStyle
 from gradskip_onnx.errors import InputError, unknown_name
 from gradskip_onnx.images.interpolate import Box
+from gradskip_onnx.output.png import encode_png
 from gradskip_onnx.output.wording import named
 from gradskip_onnx.tasks import TASKS
 
@@ -88,6 +89,4 @@ def seen(explanation: Explanation) -> Box:
 
 
 def png_of(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=3)  # twice as fast as the default, files 7 % larger
-    return buffer.getvalue()
+    return encode_png(np.asarray(image.convert("RGB")))

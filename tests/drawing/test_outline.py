@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradskip_onnx.drawing.outline import draw_line, smallest_area
+from gradskip_onnx.drawing.outline import line_around, smallest_area
 from gradskip_onnx.drawing.style import PictureStyle
 from gradskip_onnx.drawing.view import view_of
+from gradskip_onnx.types import Array
 
-from .scenes import heat, hills
+from .scenes import grey, heat, hills
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -57,11 +58,22 @@ def test_next_to_nothing_gets_no_line():
     assert view_of(heat(values + 0.3), (200, 150), PictureStyle()).area.any()
 
 
+def drawn_over(ground: int, area: Array) -> Array:
+    """Pixels (H, W, 3) of an even ground with the line around an area."""
+    line = line_around(area, 2.0)
+    assert line is not None
+    return np.asarray(line.over(grey(area.shape[1], area.shape[0], ground)), float)
+
+
+def test_an_empty_area_has_no_line():
+    assert line_around(np.zeros((4, 4), bool), 2.0) is None
+
+
 @pytest.mark.parametrize("ground", [0, 60, 128, 200, 255])
 def test_the_line_is_read_on_every_ground(ground):
     area = np.zeros((80, 80), bool)
     area[20:60, 20:60] = True
-    drawn = draw_line(np.full((80, 80, 3), float(ground)), area, 2.0)
+    drawn = drawn_over(ground, area)
 
     assert drawn.max() - drawn.min() > 150  # a light line in a dark casing: one of them differs from the ground
     np.testing.assert_array_equal(drawn[40, 40], [ground] * 3)
@@ -71,7 +83,7 @@ def test_the_line_is_read_on_every_ground(ground):
 def test_the_line_runs_along_the_edge_of_the_area():
     area = np.zeros((60, 60), bool)
     area[:, 30:] = True
-    drawn = draw_line(np.zeros((60, 60, 3)), area, 2.0)[..., 0]
+    drawn = drawn_over(0, area)[..., 0]
 
     assert (drawn[:, 29:31] > 200).all()
     assert (drawn[:, :25] == 0).all()
