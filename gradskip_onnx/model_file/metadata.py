@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.types import Source
+
+from .original_nodes import put_back
 
 KEY = "gradskip_onnx"
 FORMAT = 1
@@ -49,3 +51,12 @@ def read_metadata(source: Source) -> Metadata:
     except (ValueError, TypeError, RecursionError, InputError) as broken:
         return Metadata(warnings=(f"metadata {KEY!r} of {source.name} was ignored: {broken}",))
     return Metadata(preprocess, labels, forward)
+
+
+def as_before_building(source: Source) -> Source:
+    """A built file with the nodes of the model in it as they were; any other file as it is."""
+    try:
+        kept = (read_description(source) or {}).get("original_nodes")
+    except (ValueError, RecursionError):  # `read_metadata` warns of it
+        kept = None
+    return source if kept is None else replace(source, model=put_back(source.model, kept, source.name))

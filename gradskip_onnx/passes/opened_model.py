@@ -19,7 +19,7 @@ from gradskip_onnx.errors import InputError, ModelError, UnsupportedModelError
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.limits import THREADS
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
-from gradskip_onnx.model_file.metadata import read_metadata
+from gradskip_onnx.model_file.metadata import as_before_building, read_metadata
 from gradskip_onnx.model_file.opening import ModelFile, digest_of
 from gradskip_onnx.runtime.session import CPU, Session, import_runtime, open_bytes, open_session, provider_for
 from gradskip_onnx.types import Architecture, Array, Plan, Size, Source, TaskName, TensorFact, Trace
@@ -302,7 +302,7 @@ def read_model(model: str | os.PathLike[str] | bytes | ModelFile, hints: Hints) 
     from gradskip_onnx.graph.find.head import Told
     from gradskip_onnx.graph.read.load import load
 
-    source = load(model)
+    source = as_before_building(load(model))
     metadata = read_metadata(source)
     size = hints.user_size or getattr(metadata.preprocess, "size", None) or hints.config_size
     told = Told(hints.task, (*hints.class_counts, len(metadata.labels)))

@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_graphsurgeon as gs
 from onnx import helper, numpy_helper
 
 from gradskip_onnx.graph.architecture import Reading
+from gradskip_onnx.graph.read.assemble import stored
 from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.ingraph.view import View
 from gradskip_onnx.ingraph.write_map import MapGraph, require_writable, write_map
 from gradskip_onnx.instrument.build_plan import TARGET, build_plan
 from gradskip_onnx.methods import MethodChoice
+from gradskip_onnx.model_file.original_nodes import changed_nodes
 from gradskip_onnx.surgeon.node_writer import PREFIX
+from gradskip_onnx.surgeon.private_names import held_as, node_proto
 from gradskip_onnx.types import AUTOMATIC, Instrumented, Source
 
 from .control_flow import SWITCH, put_behind_switch
@@ -55,31 +59,49 @@ def build(
     source: Source, reading: Reading, settings: BuildSettings, *, preprocess: Preprocess | None, labels: Sequence[str]
 ) -> onnx.ModelProto:
     """The model of `source` with the map of a method as a further output, and a description in its metadata."""
-    architecture, choice = reading.architecture, settings.method
-    require_writable(choice)
-    choice.check(architecture)
-    own = [tensor.name for tensor in reading.graph.outputs]
-    request = choice.request(architecture, settings.score)
-    # the forward graph stays that of the source, so that the file can be explained by other methods too
-    plan = build_plan(
-        source, reading, request.needs, score=request.score, rules=request.rules, keep=own, simplify_forward=False
-    )
-    names = _free_names(plan, settings)
-    written = write_map(plan, names.target, reading, source.opset["ai.onnx"], choice, settings.view)
-    model = plan.model
-    _append(model.graph, plan, written, names, [*own, architecture.logits])
-    outputs = {written.relevance: names.relevance, written.chosen: names.explained}
-    if names.switch is None:
-        _rename(model.graph, outputs)
-    else:
-        put_behind_switch(model.graph, outputs, names.switch)
+    require_writable(settings.method)
+    settings.method.check(reading.architecture)
+    model, names = _graph(source, reading, settings, simplify=True)
+    original = changed_nodes(*_nodes_and_constants(reading), model.graph)
+    if original is None:  # the rows that are left out are not worth what it takes to remember them
+        model, names = _graph(source, reading, settings, simplify=False)
     sign(model)
     more = {
-        "forward_outputs": own,
-        "anatomy": anatomy(architecture),
+        "forward_outputs": [tensor.name for tensor in reading.graph.outputs],
+        "original_nodes": original,
+        "anatomy": anatomy(reading.architecture),
         "built": _described(source, reading, settings, names),
     }
     return annotate(model, preprocess=preprocess, labels=labels, more=more)
+
+
+def _graph(
+    source: Source, reading: Reading, settings: BuildSettings, *, simplify: bool
+) -> tuple[onnx.ModelProto, Names]:
+    """The model with the map; `simplify` leaves out rows that nothing reads, as an explanation does."""
+    choice, architecture = settings.method, reading.architecture
+    own = [tensor.name for tensor in reading.graph.outputs]
+    request = choice.request(architecture, settings.score)
+    plan = build_plan(
+        source, reading, request.needs, score=request.score, rules=request.rules, keep=own, simplify_forward=simplify
+    )
+    names = _free_names(plan, settings)
+    written = write_map(plan, names.target, reading, source.opset["ai.onnx"], choice, settings.view)
+    graph = plan.model.graph
+    _append(graph, plan, written, names, [*own, architecture.logits])
+    outputs = {written.relevance: names.relevance, written.chosen: names.explained}
+    if names.switch is None:
+        _rename(graph, outputs)
+    else:
+        put_behind_switch(graph, outputs, names.switch)
+    return plan.model, names
+
+
+def _nodes_and_constants(reading: Reading) -> tuple[Iterator[onnx.NodeProto], dict[str, onnx.TensorProto]]:
+    """The graph that was read, whose large weights stay where they are."""
+    tensors = reading.graph.tensors().values()
+    dense = [tensor for tensor in tensors if isinstance(tensor, gs.Constant) and held_as(tensor) != "sparse"]
+    return map(node_proto, reading.graph.nodes), {tensor.name: stored(tensor) for tensor in dense}
 
 
 def _free_names(plan: Instrumented, settings: BuildSettings) -> Names:

@@ -1,0 +1,69 @@
+"""The nodes that a built file computes in part: kept in its metadata as they were, and put back when it is read.
+
+A file with an explanation leaves out rows that neither its outputs nor its map read, such as those of the last block
+that do not reach the class token. To explain such a file by another method, its graph must be that of the model.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from gradskip_onnx.errors import ModelError
+
+MOST = 64 << 10  # bytes of nodes and constants that are worth keeping
+
+
+def changed_nodes(
+    nodes: Iterable[onnx.NodeProto], constants: Mapping[str, onnx.TensorProto], written: onnx.GraphProto
+) -> str | None:
+    """The nodes of a model that `written` has otherwise or not at all, with the constants that it lacks, as text.
+
+    None if they take too much room.
+    """
+    makers = {output: node for node in written.node for output in node.output}
+    held = {tensor.name for tensor in written.initializer}
+    changed = [node for node in nodes if not _same(node, makers.get(node.output[0]))]
+    read = {name for node in changed for name in node.input} - held
+    kept = onnx.GraphProto(node=changed)
+    for name in sorted(read & constants.keys()):
+        if constants[name].data_location == onnx.TensorProto.EXTERNAL:  # a large weight
+            return None
+        kept.initializer.append(constants[name])
+    data = kept.SerializeToString()
+    return base64.b64encode(data).decode("ascii") if len(data) <= MOST else None
+
+
+def _same(node: onnx.NodeProto, written: onnx.NodeProto | None) -> bool:
+    """Whether two nodes are one; the one that was written may have further outputs."""
+    if written is None or list(written.output[: len(node.output)]) != list(node.output):
+        return False
+    like = onnx.NodeProto()
+    like.CopyFrom(written)
+    del like.output[len(node.output) :]
+    return like == node
+
+
+def put_back(model: onnx.ModelProto, text: Any, name: str) -> onnx.ModelProto:
+    """A copy of a built model with the nodes of `changed_nodes` in place of those that make the same tensors."""
+    kept = onnx.GraphProto()
+    try:
+        if not isinstance(text, str) or len(text) > 2 * MOST:
+            raise ValueError("it is no text, or too long")
+        kept.ParseFromString(base64.b64decode(text, validate=True))
+    except (ValueError, binascii.Error, DecodeError) as broken:
+        raise ModelError(f"{name}: the nodes kept in its metadata cannot be read: {broken}") from broken
+    found = onnx.ModelProto()
+    found.CopyFrom(model)
+    made = {output for node in kept.node for output in node.output}
+    rest = onnx.GraphProto(node=[node for node in found.graph.node if made.isdisjoint(node.output)])
+    found.graph.ClearField("node")
+    found.graph.node.extend([*rest.node, *kept.node])
+    held = {tensor.name for tensor in found.graph.initializer}
+    found.graph.initializer.extend(tensor for tensor in kept.initializer if tensor.name not in held)
+    return found
