@@ -17,6 +17,7 @@ EXAMPLES = """\b
 Examples:
   gradskip-onnx build model.onnx -o explained.onnx
   gradskip-onnx build model.onnx -o explained.onnx -O pixels=0 --map grid
+  gradskip-onnx build model.onnx -o explained.onnx --top 3 --smoothed --normalise
 """
 
 
@@ -31,6 +32,9 @@ Examples:
               help="What is differentiated; gradskip+ has a score of its own.")  # fmt: skip
 @click.option("--map", "map_size", type=click.Choice(["image", "grid"]), default="image", show_default=True,
               help="The map at the size of the model's input, or on the grid of the method.")  # fmt: skip
+@click.option("--top", type=click.IntRange(1, 5), default=None, metavar="K",
+              help="Explain the K likeliest classes of each image in one run, or K that are named.")  # fmt: skip
+@click.option("--smoothed", is_flag=True, help="Smooth the map for the eye, as pictures are.")
 @click.option("--normalise", is_flag=True, help="The smallest value of each map 0, the largest 1.")
 @click.option("--switch/--no-switch", default=True, show_default=True,
               help="An input `explain`: where it is fed false, only the forward pass is computed.")  # fmt: skip
@@ -75,5 +79,5 @@ def _settings(flags: dict[str, Any], explainer: Explainer) -> BuildSettings:
 
     row = find_method(flags["method"] or DEFAULT)
     choice = choose_method(row.name, **read_method_options(row.options, flags["pairs"]))
-    view = View(flags["map_size"], flags["normalise"])
-    return BuildSettings(explainer.settled(choice), flags["score"], view, flags["switch"])
+    view = View(flags["map_size"], flags["smoothed"], flags["normalise"])
+    return BuildSettings(explainer.settled(choice), flags["score"], view, flags["top"] or 0, flags["switch"])

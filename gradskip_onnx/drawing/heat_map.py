@@ -37,10 +37,15 @@ class HeatMap:
     def blur_unit(self) -> tuple[float, float]:
         """Height and width that smoothing is measured in: a patch, or a share of the seen part if that is larger."""
         x0, y0, x1, y1 = self.box or (0.0, 0.0, float(self.values.shape[1]), float(self.values.shape[0]))
-        return max(self.patch[0], (y1 - y0) / FINEST), max(self.patch[1], (x1 - x0) / FINEST)
+        return blur_unit(self.patch, (y1 - y0, x1 - x0))
 
     def check(self, image: Image.Image) -> None:
         """Raise InputError for an image of another size."""
         height, width = self.values.shape
         if (image.width, image.height) != (width, height):
             raise InputError(f"the map is {width}x{height}, its image {image.width}x{image.height}")
+
+
+def blur_unit(patch: tuple[float, float], seen: tuple[float, float]) -> tuple[float, float]:
+    """The unit of smoothing, height and width: a patch, or a share of what the model sees if that is larger."""
+    return max(patch[0], seen[0] / FINEST), max(patch[1], seen[1] / FINEST)

@@ -56,7 +56,7 @@ def write_map(
     graph = gs.Graph(inputs=inputs, opset=opset)
     emit = Emit(graph, MappingProxyType(facts), opset, f"{PREFIX}map/")
     scores = INGRAPH[choice.row.name](Traced(emit, reading.architecture, plan), choice.options)
-    found = show(scores, reading.architecture.input_dims.size, view)
+    found = show(scores, reading.architecture, view)
     chosen = plan.target_output
     graph.outputs = [found.tensor]
     if chosen is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from gradskip_onnx.surgeon.node_writer import PREFIX
 
@@ -45,7 +45,76 @@ def put_behind_switch(graph: onnx.GraphProto, outputs: Mapping[str, str], switch
                 batch.Clear()  # its size follows the switch too
             output.name = outputs[output.name]
     graph.input.append(helper.make_tensor_value_info(switch, onnx.TensorProto.BOOL, []))
-    graph.initializer.append(onnx.numpy_helper.from_array(np.array(True), switch))
+    graph.initializer.append(numpy_helper.from_array(np.array(True), switch))
+
+
+def repeat_for_classes(graph: onnx.GraphProto, outputs: Sequence[str], target: str, count: int) -> dict[str, str]:
+    """Make the input `target` (B, count), and the `outputs` (B, ..) of one class those of all, (B, count, ..).
+
+    Everything that follows from the class moves into a `Loop`: a file for many classes is no larger than for one, and
+    the backward pass of one class is in memory at a time. Returns new names of the outputs.
+    """
+    inner = _following(graph, target)
+    inside = {node.name for node in inner}
+    number, going, one = (f"{PREFIX}class/{word}" for word in ("number", "going", "target"))
+    body = helper.make_graph(
+        [
+            helper.make_node("Gather", [target, number], [one], name=f"{one}/of", axis=1),
+            *(_reading(node, {target: one}) for node in inner),
+            helper.make_node("Identity", [going], [f"{going}/on"], name=f"{going}/same"),
+        ],
+        f"{PREFIX}one class",
+        [
+            helper.make_tensor_value_info(number, onnx.TensorProto.INT64, []),
+            helper.make_tensor_value_info(going, onnx.TensorProto.BOOL, []),
+        ],
+        [helper.make_tensor_value_info(f"{going}/on", onnx.TensorProto.BOOL, []), *_take(graph, outputs)],
+    )
+    times = numpy_helper.from_array(np.array(count, np.int64), f"{PREFIX}classes")
+    stacked = [f"{name}/classes" for name in outputs]
+    nodes = [node for node in graph.node if node.name not in inside]
+    nodes.append(helper.make_node("Loop", [times.name, ""], stacked, name=f"{PREFIX}each class", body=body))
+    names = {name: f"{name}/by image" for name in outputs}
+    for info, stack in zip(list(body.output)[1:], stacked, strict=True):
+        dims = info.type.tensor_type.shape.dim
+        order = [1, 0, *range(2, len(dims) + 1)]
+        nodes.append(helper.make_node("Transpose", [stack], [names[info.name]], name=f"{stack}/order", perm=order))
+        shape = [dim.dim_value or None for dim in dims]
+        graph.output.append(
+            helper.make_tensor_value_info(
+                names[info.name], info.type.tensor_type.elem_type, [shape[0], count, *shape[1:]]
+            )
+        )
+    graph.initializer.append(times)
+    _replace_nodes(graph, nodes)
+    return names
+
+
+def _following(graph: onnx.GraphProto, start: str) -> list[onnx.NodeProto]:
+    """The nodes, in order, whose results depend on a tensor."""
+    known, found = {start}, []
+    for node in graph.node:
+        if not known.isdisjoint(_reads(node)):
+            known.update(node.output)
+            found.append(node)
+    return found
+
+
+def _reading(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
+    """A copy of a node that reads other tensors."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.input[:] = [names.get(name, name) for name in node.input]
+    return copy
+
+
+def _take(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.ValueInfoProto]:
+    """Copies of some outputs of a graph, which it then has no longer."""
+    copies = onnx.GraphProto(output=graph.output)
+    graph.ClearField("output")
+    graph.output.extend(output for output in copies.output if output.name not in outputs)
+    found = {output.name: output for output in copies.output}
+    return [found[name] for name in outputs]
 
 
 def _needed_only_for(graph: onnx.GraphProto, outputs: set[str]) -> list[onnx.NodeProto]:

@@ -21,9 +21,9 @@ from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.model_file.original_nodes import changed_nodes
 from gradskip_onnx.surgeon.node_writer import PREFIX
 from gradskip_onnx.surgeon.private_names import held_as, node_proto
-from gradskip_onnx.types import AUTOMATIC, Instrumented, Source
+from gradskip_onnx.types import AUTOMATIC, Array, Instrumented, Source
 
-from .control_flow import SWITCH, put_behind_switch
+from .control_flow import SWITCH, put_behind_switch, repeat_for_classes
 from .describe import anatomy, annotate, sign
 
 RELEVANCE, EXPLAINED = "relevance", "explained"
@@ -36,6 +36,7 @@ class BuildSettings:
     method: MethodChoice
     score: str = "logit"  # what is differentiated, unless the method has a score of its own
     view: View = field(default_factory=View)
+    top: int = 0  # how many classes of an image are explained in one run; 0: one, without an axis of its own
     switch: bool = True  # whether the file has the input `explain`; false: the forward pass only
 
     @property
@@ -90,6 +91,10 @@ def _graph(
     graph = plan.model.graph
     _append(graph, plan, written, names, [*own, architecture.logits])
     outputs = {written.relevance: names.relevance, written.chosen: names.explained}
+    if settings.top:
+        by_image = repeat_for_classes(graph, list(outputs), names.target, settings.top)
+        outputs = {by_image[tensor]: name for tensor, name in outputs.items()}
+        _set_default(graph, names.target, -1 - np.arange(settings.top, dtype=np.int64)[None])
     if names.switch is None:
         _rename(graph, outputs)
     else:
@@ -134,7 +139,7 @@ def _append(graph: onnx.GraphProto, plan: Instrumented, written: MapGraph, names
     graph.initializer.extend(written.constants)
     if plan.target_input is None:
         graph.input.append(helper.make_tensor_value_info(names.target, onnx.TensorProto.INT64, [None]))
-        graph.initializer.append(numpy_helper.from_array(np.full(1, AUTOMATIC, np.int64), names.target))
+        _set_default(graph, names.target, np.full(1, AUTOMATIC, np.int64))
     shown = {output.name: output for output in graph.output}
     kept = [shown[name] for name in dict.fromkeys(own)]
     relevance = helper.make_tensor_value_info(written.relevance, onnx.TensorProto.FLOAT, written.dims)
@@ -142,6 +147,15 @@ def _append(graph: onnx.GraphProto, plan: Instrumented, written: MapGraph, names
     outputs = onnx.GraphProto(output=[*kept, relevance, chosen])  # copies, before the originals are freed
     graph.ClearField("output")
     graph.output.extend(outputs.output)
+
+
+def _set_default(graph: onnx.GraphProto, name: str, value: Array) -> None:
+    """Give an input another default value and its rank; a default is an initialiser with the name of an input."""
+    for place in [at for at, tensor in enumerate(graph.initializer) if tensor.name == name]:
+        del graph.initializer[place]
+    graph.initializer.append(numpy_helper.from_array(value, name))
+    (entry,) = (entry for entry in graph.input if entry.name == name)
+    entry.CopyFrom(helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [None, *value.shape[1:]]))
 
 
 def _rename(graph: onnx.GraphProto, outputs: Mapping[str, str]) -> None:
@@ -160,9 +174,9 @@ def _described(source: Source, reading: Reading, settings: BuildSettings, names:
         "score": settings.score_text,
         "source": source.name,
         "source_sha256": source.sha256,
-        "top": 0,
+        "top": settings.top,
         "map": view.map,
-        "smoothed": False,
+        "smoothed": view.smoothed,
         "normalised": view.normalised,
         "precision": "float32",
         "preprocessing": "outside",

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 
 import gradskip_onnx
+from gradskip_onnx.drawing.smoothing import smooth
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.interpolate import normalise
 from gradskip_onnx.ingraph.view import View
@@ -99,6 +100,20 @@ def test_normalised(explainer, session, tmp_path: Path):
         assert close(one, normalise(raw))
 
 
+def test_smoothed(explainer, session, tmp_path: Path):
+    """As pictures of it are: patches of 8 pixels, 0.4 of which is the standard deviation."""
+    other = session_of(build_into(tmp_path, explainer, BuildSettings(METHOD, view=View(smoothed=True))))
+    found, expected = run(other, images()), run(session, images())
+
+    for one, raw in zip(found["relevance"], expected["relevance"], strict=True):
+        assert close(one, smooth(raw, (3.2, 3.2)))
+
+
+def test_smoothing_a_grid_is_refused():
+    with pytest.raises(InputError, match="size of the image"):
+        View(map="grid", smoothed=True)
+
+
 def test_metadata_says_what_was_built(explainer, built: Path):
     text = next(entry.value for entry in onnx.load(built).metadata_props if entry.key == KEY)
     document = json.loads(text)
@@ -135,3 +150,34 @@ def test_a_built_file_is_read_like_its_source(explainer, built: Path):
 def test_a_method_that_cannot_be_built_in(explainer, tmp_path: Path):
     with pytest.raises(InputError, match="method rise cannot be written into a graph; those that can: "):
         build_into(tmp_path, explainer, BuildSettings(choose_method("rise")))
+
+
+@pytest.mark.parametrize("switch", [True, False])
+def test_several_classes_in_one_run(explainer, session, tmp_path: Path, switch: bool):
+    """The likeliest three, or three that are named, for each image: as three runs."""
+    top = session_of(build_into(tmp_path, explainer, BuildSettings(METHOD, top=3, switch=switch)))
+    found, named = run(top, images()), run(top, images(), target=np.array([[4, 0, -1], [1, 2, 3]]))
+
+    assert found["relevance"].shape == (2, 3, 32, 32)
+    assert found["explained"].tolist() == np.argsort(-found["logits"], axis=1)[:, :3].tolist()
+    assert named["explained"].tolist() == [[4, 0, found["explained"][0, 0]], [1, 2, 3]]
+    for place in range(3):
+        one = run(session, images(), target=np.full(2, -1 - place))
+        assert close(found["relevance"][:, place], one["relevance"])
+    assert close(named["relevance"][1, 2], run(session, images(), target=np.array([0, 3]))["relevance"][1])
+
+
+def test_several_classes_switched_off(explainer, tmp_path: Path):
+    found = run(
+        session_of(build_into(tmp_path, explainer, BuildSettings(METHOD, top=2))), images(), explain=np.array(False)
+    )
+
+    assert found["logits"].shape == (2, 5)
+    assert found["relevance"].size == 0
+
+
+def test_several_classes_take_no_more_room(explainer, built: Path, tmp_path: Path):
+    many = build_into(tmp_path, explainer, BuildSettings(METHOD, top=5))
+    onnx.checker.check_model(str(many), full_check=True)
+
+    assert many.stat().st_size < built.stat().st_size + 2000
