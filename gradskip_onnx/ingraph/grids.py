@@ -42,16 +42,33 @@ def enlarge(x: Sym, size: Size) -> Sym:
     return x if grid_of(x) == tuple(size) else separable(x, *enlarging(x.emit, size, grid_of(x)))
 
 
+def cell_matrices(emit: Emit, fine: Size, coarse: Size) -> tuple[Sym, Sym]:
+    """Matrices (H, rows) and (W, columns), 1 where a fine row or column lies in a coarse one (`windows.cells`)."""
+    down, across = (
+        matrix(emit, Taps((np.arange(new) * old // new)[:, None], np.ones((new, 1))), old)
+        for new, old in zip(fine, coarse, strict=True)
+    )
+    return down, across
+
+
+def cell_sizes(fine: Size, coarse: Size) -> Array:
+    """(rows, columns) of the coarse grid: how many fine samples lie in each."""
+    counts = (np.bincount(np.arange(new) * old // new, minlength=old) for new, old in zip(fine, coarse, strict=True))
+    return np.outer(*counts)
+
+
+def spread_cells(x: Sym, fine: Size) -> Sym:
+    """(B, rows, columns) -> (B, H, W): each value divided equally among the fine samples of its cell."""
+    sizes = cell_sizes(fine, grid_of(x))
+    return separable(x / constant(x, sizes), *cell_matrices(x.emit, fine, grid_of(x)))
+
+
 def density(strength: Sym, grid: Grid) -> Sym:
     """`gradskip_plus.density`: strength (B, H, W) over the mean of its patch; 1 in a patch that has none."""
-    patches = [np.arange(new) * old // new for new, old in zip(grid_of(strength), grid, strict=True)]
-    down, across = (
-        matrix(strength.emit, Taps(patch[:, None], np.ones((len(patch), 1))), old)
-        for patch, old in zip(patches, grid, strict=True)
-    )
-    pixels = np.outer(*(np.bincount(patch, minlength=old) for patch, old in zip(patches, grid, strict=True)))
+    down, across = cell_matrices(strength.emit, grid_of(strength), grid)
     positive = strength.apply("Max", 0)
-    means = separable(separable(positive, down.mT, across.mT) / constant(strength, pixels), down, across)
+    sums = separable(positive, down.mT, across.mT)
+    means = separable(sums / constant(strength, cell_sizes(grid_of(strength), grid)), down, across)
     none = means.equals(0)
     return none.where(constant(strength, 1), positive / none.where(constant(strength, 1), means))
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from gradskip_onnx.autodiff.emit import Emit
+from gradskip_onnx.autodiff.scores.seeds import argmax, pixel_shares
 from gradskip_onnx.autodiff.sym import Sym
 from gradskip_onnx.types import Architecture, Block, Plan
 
 from .layouts import arrange, drop
-
-Tensors = Mapping[str, str]  # tensor of the model -> where the plan shows it, or its gradient
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +24,6 @@ class Traced:
     emit: Emit
     architecture: Architecture
     plan: Plan
-    cache: dict[str, Sym] = field(default_factory=dict)
 
     def image(self) -> Sym:
         """The model's input, (B, channels, H, W)."""
@@ -40,24 +37,51 @@ class Traced:
         """The same with the size of the relevance of each channel of the embedding."""
         return self._image(self.plan.unsigned[self.architecture.input])
 
+    def logits(self) -> Sym:
+        """The scores of the model, (B, classes) or (B, classes, h, w)."""
+        return self.emit.sym(self.architecture.logits).cast(np.float32)
+
+    def chosen(self) -> Sym:
+        """The class of each image, (B,) int64."""
+        return self.emit.sym(str(self.plan.target_output))
+
+    def pixel_shares(self) -> Sym | None:
+        """The share of each pixel of the scores in what is explained, (B, h, w); None for classes of the image."""
+        if self.plan.region_input is None:
+            return None
+        logits = self.logits()
+        region = self.emit.sym(self.plan.region_input)
+        return pixel_shares(logits, argmax(logits, 1), self.chosen(), region).squeeze(1)
+
+    def shown(self, block: Block, tensor: str) -> bool:
+        """Whether the plan shows the gradient of this tensor."""
+        return getattr(block, tensor) in self.plan.gradients
+
     def tokens(self, block: Block, tensor: str) -> Sym:
         """A field of a block (tokens_in, tokens_out, branch or normed) at the patches, (B, n, d)."""
-        name = getattr(block, tensor)
-        return self._tokens(self.plan.values[name], block, tensor)
+        return drop(self.every_token(block, tensor), block.special, axis=1)
 
     def gradient(self, block: Block, tensor: str) -> Sym:
         """The gradient of the score at `tokens`, (B, n, d)."""
-        name = getattr(block, tensor)
-        return self._tokens(self.plan.gradients[name], block, tensor)
+        return drop(self.every_gradient(block, tensor), block.special, axis=1)
+
+    def every_token(self, block: Block, tensor: str) -> Sym:
+        """`tokens` with special tokens, (B, N, d)."""
+        return self._tokens(self.plan.values[getattr(block, tensor)], block, tensor)
+
+    def every_gradient(self, block: Block, tensor: str) -> Sym:
+        """`gradient` with special tokens, (B, N, d)."""
+        return self._tokens(self.plan.gradients[getattr(block, tensor)], block, tensor)
+
+    def attention(self, block: Block) -> Sym:
+        """The attention of a block, (B, heads, [windows,] queries, keys), with special tokens and padding."""
+        sizes = {"h": block.heads, "w": len(block.windows)}
+        name = self.plan.values[block.attention]
+        return arrange(self.emit.sym(name), block.attention_layout, sizes).cast(np.float32)
 
     def _image(self, name: str) -> Sym:
-        return self._float(arrange(self.emit.sym(name), self.architecture.input_layout, {}))
+        return arrange(self.emit.sym(name), self.architecture.input_layout, {}).cast(np.float32)
 
     def _tokens(self, name: str, block: Block, tensor: str) -> Sym:
         layout = block.output_layout if tensor == "tokens_out" else block.tokens_layout
-        if name not in self.cache:
-            self.cache[name] = self._float(drop(arrange(self.emit.sym(name), layout, {}), block.special, axis=1))
-        return self.cache[name]
-
-    def _float(self, x: Sym) -> Sym:
-        return x.cast(np.float32)
+        return arrange(self.emit.sym(name), layout, {}).cast(np.float32)

@@ -10,7 +10,6 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from gradskip_onnx.autodiff.emit import Emit
-from gradskip_onnx.autodiff.scores.seeds import explained
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.graph.architecture import Reading
 from gradskip_onnx.graph.read.assemble import assemble
@@ -33,7 +32,6 @@ class MapGraph:
     constants: tuple[onnx.TensorProto, ...]
     relevance: str  # the map, float32 (B, H, W) or (B, rows, columns)
     dims: Dims  # of the map
-    chosen: str  # the class of each image, int64 (B,)
 
 
 def require_writable(choice: MethodChoice) -> None:
@@ -43,28 +41,18 @@ def require_writable(choice: MethodChoice) -> None:
         raise InputError(f"method {choice.row.name} cannot be written into a graph; those that can: {known}")
 
 
-def write_map(
-    plan: Instrumented, target: str, reading: Reading, opset: int, choice: MethodChoice, view: View
-) -> MapGraph:
-    """The operators that make the map of a method of the tensors that its plan shows.
-
-    `target` is the input that names the class. A plan without gradients does not read it: the class is chosen here.
-    """
+def write_map(plan: Instrumented, reading: Reading, opset: int, choice: MethodChoice, view: View) -> MapGraph:
+    """The operators that make the map of a method of the tensors that its plan shows."""
     require_writable(choice)
-    facts = {target: TensorFact((None,), np.dtype(np.int64)), **shown_facts(plan, reading)}
+    facts = shown_facts(plan, reading)
     inputs = [gs.Variable(name, fact.dtype, list(fact.dims)) for name, fact in facts.items()]
     graph = gs.Graph(inputs=inputs, opset=opset)
     emit = Emit(graph, MappingProxyType(facts), opset, f"{PREFIX}map/")
     scores = INGRAPH[choice.row.name](Traced(emit, reading.architecture, plan), choice.options)
     found = show(scores, reading.architecture, view)
-    chosen = plan.target_output
     graph.outputs = [found.tensor]
-    if chosen is None:
-        of = explained(emit.sym(reading.architecture.logits), emit.sym(target), None)[1]
-        chosen = of.name
-        graph.outputs.append(of.tensor)
     written = assemble(sort_nodes(graph.cleanup())).graph
-    return MapGraph(tuple(written.node), tuple(written.initializer), found.name, found.dims, chosen)
+    return MapGraph(tuple(written.node), tuple(written.initializer), found.name, found.dims)
 
 
 def shown_facts(plan: Instrumented, reading: Reading) -> dict[str, TensorFact]:
@@ -72,6 +60,11 @@ def shown_facts(plan: Instrumented, reading: Reading) -> dict[str, TensorFact]:
     architecture = reading.architecture
     types = {output.name: numpy_type(output.type.tensor_type.elem_type) for output in plan.model.graph.output}
     facts = {name: reading.facts[name] for name in (architecture.input, architecture.logits)}
+    scores = facts[architecture.logits].dims
+    if plan.target_output is not None:
+        facts[plan.target_output] = TensorFact(scores[:1], np.dtype(np.int64))
+    if plan.region_input is not None:
+        facts[plan.region_input] = TensorFact((None, *scores[2:]), np.dtype(np.float32))
     for part in (plan.values, plan.gradients, plan.readouts, plan.relevances, plan.unsigned):
         facts |= {shown: TensorFact(reading.facts[name].dims, types[shown]) for name, shown in part.items()}
     return facts

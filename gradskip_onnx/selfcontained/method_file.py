@@ -16,12 +16,12 @@ from gradskip_onnx.graph.read.assemble import stored
 from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.ingraph.view import View
 from gradskip_onnx.ingraph.write_map import MapGraph, require_writable, write_map
-from gradskip_onnx.instrument.build_plan import TARGET, build_plan
+from gradskip_onnx.instrument.build_plan import build_plan
 from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.model_file.original_nodes import changed_nodes
 from gradskip_onnx.surgeon.node_writer import PREFIX
 from gradskip_onnx.surgeon.private_names import held_as, node_proto
-from gradskip_onnx.types import AUTOMATIC, Array, Instrumented, Source
+from gradskip_onnx.types import Array, Instrumented, Source
 
 from .control_flow import SWITCH, put_behind_switch, repeat_for_classes
 from .describe import anatomy, annotate, sign
@@ -87,10 +87,10 @@ def _graph(
         source, reading, request.needs, score=request.score, rules=request.rules, keep=own, simplify_forward=simplify
     )
     names = _free_names(plan, settings)
-    written = write_map(plan, names.target, reading, source.opset["ai.onnx"], choice, settings.view)
+    written = write_map(plan, reading, source.opset["ai.onnx"], choice, settings.view)
     graph = plan.model.graph
-    _append(graph, plan, written, names, [*own, architecture.logits])
-    outputs = {written.relevance: names.relevance, written.chosen: names.explained}
+    _append(graph, plan, written, [*own, architecture.logits])
+    outputs = {written.relevance: names.relevance, str(plan.target_output): names.explained}
     if settings.top:
         by_image = repeat_for_classes(graph, list(outputs), names.target, settings.top)
         outputs = {by_image[tensor]: name for tensor, name in outputs.items()}
@@ -116,7 +116,7 @@ def _free_names(plan: Instrumented, settings: BuildSettings) -> Names:
         return f"{PREFIX}{name}" if name in taken else name
 
     return Names(
-        target=plan.target_input or free(TARGET),
+        target=str(plan.target_input),
         region=plan.region_input,
         switch=free(SWITCH) if settings.switch else None,
         relevance=free(RELEVANCE),
@@ -133,17 +133,14 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
         yield from (*node.input, *node.output)
 
 
-def _append(graph: onnx.GraphProto, plan: Instrumented, written: MapGraph, names: Names, own: Sequence[str]) -> None:
+def _append(graph: onnx.GraphProto, plan: Instrumented, written: MapGraph, own: Sequence[str]) -> None:
     """Add the nodes of the map; the outputs are then those of the model, the map and the class."""
     graph.node.extend(written.nodes)
     graph.initializer.extend(written.constants)
-    if plan.target_input is None:
-        graph.input.append(helper.make_tensor_value_info(names.target, onnx.TensorProto.INT64, [None]))
-        _set_default(graph, names.target, np.full(1, AUTOMATIC, np.int64))
     shown = {output.name: output for output in graph.output}
     kept = [shown[name] for name in dict.fromkeys(own)]
     relevance = helper.make_tensor_value_info(written.relevance, onnx.TensorProto.FLOAT, written.dims)
-    chosen = helper.make_tensor_value_info(written.chosen, onnx.TensorProto.INT64, written.dims[:1])
+    chosen = helper.make_tensor_value_info(str(plan.target_output), onnx.TensorProto.INT64, written.dims[:1])
     outputs = onnx.GraphProto(output=[*kept, relevance, chosen])  # copies, before the originals are freed
     graph.ClearField("output")
     graph.output.extend(outputs.output)

@@ -23,28 +23,11 @@ from gradskip_onnx.runtime.session import Session, open_session
 from gradskip_onnx.types import Array, Needs, Plan
 from tests.support.method_models import fast
 from tests.support.models import Vit, vit
+from tests.support.swin import swin
 
 SAME = 1e-5  # of the largest entry: float32, products of another size
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 REFUSED = {("attention-flow", "segformer"), ("attention-flow", "swin"), ("legrad", "swin")}
-
-
-def swin() -> bytes:
-    """Two stages of shifted windows; attention lies as (images x windows, heads, queries, keys)."""
-    torch, timm = pytest.importorskip("torch"), pytest.importorskip("timm")
-    from gradskip_onnx.exporters.trace import trace
-
-    torch.manual_seed(0)
-    model = timm.models.swin_transformer.SwinTransformer(
-        img_size=32, patch_size=4, window_size=4, embed_dim=8, depths=(2, 2), num_heads=(2, 2), num_classes=6
-    ).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape))
-    for module in model.modules():
-        if hasattr(module, "fused_attn"):
-            module.fused_attn = False
-    return bytes(trace(model, torch.zeros(1, 3, 32, 32), opset=18).SerializeToString())
 
 
 def distilled() -> Path:

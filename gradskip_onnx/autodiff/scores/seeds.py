@@ -65,6 +65,11 @@ def _pixels(logits: Sym, target: Sym, region: Sym | None) -> tuple[Sym, Sym]:
     """
     predicted = argmax(logits, 1)  # (B, h, w)
     chosen = choose(target, pixels_per_class(predicted, logits))
+    return pixel_shares(logits, predicted, chosen, region), chosen
+
+
+def pixel_shares(logits: Sym, predicted: Sym, chosen: Sym, region: Sym | None) -> Sym:
+    """The share of each pixel in the score of a class (B,), (B, 1, h, w); `predicted` is the argmax of the logits."""
     of_class = predicted.equals(chosen.unsqueeze(1, 2)).cast(np.float32)
     weights = of_class
     if region is not None:
@@ -75,7 +80,7 @@ def _pixels(logits: Sym, target: Sym, region: Sym | None) -> tuple[Sym, Sym]:
     if pixels is None:
         raise UnsupportedModelError("dynamic-shape", f"the size of {logits.name!r} is not fixed; export with one size")
     share = (total > 0).where(weights / total, 1 / pixels)
-    return share.unsqueeze(1).cast(logits.dtype), chosen
+    return share.unsqueeze(1).cast(logits.dtype)
 
 
 # The counterpart in the graph of `tasks.Task.explained`, which is in NumPy.
