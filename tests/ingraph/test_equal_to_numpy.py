@@ -122,7 +122,7 @@ def test_the_map_is_that_of_the_numpy_function(name: str, options: dict[str, Any
     except UnsupportedModelError:
         assert expected == [None] * batch
         return
-    bound = CANCELS.get((name, options.get("layer"), model), ROUNDING)
+    bound = CANCELS.get((name, options.get("layer", ""), model), ROUNDING)
     session, fed = session_of(path), as_fed(images, explainer.architecture.input_layout)
     found = run(session, fed, target=np.array(targets, np.int64))["relevance"]
     for one, scores in zip(found, expected, strict=True):
