@@ -117,7 +117,7 @@ def _single(block: Block, members: Array | None) -> Array | None:
     """The members of windows, each token in at most one: what a token gets is then looked up and not added up."""
     if members is not None and np.unique(members[members >= 0]).size != (members >= 0).sum():
         raise UnsupportedModelError(
-            "shared-windows", f"block {block.index}: a token lies in several windows, which a built file does not carry"
+            "grid-mismatch", f"block {block.index}: a token lies in several windows, which a built file does not carry"
         )
     return members
 
