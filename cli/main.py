@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "study": (".study", "Repeat a study of the paper (gamma, alpha, heads), or fit gradskip+ to a model."),
     "cache": (".cache", "Show or clear the cache of analysed models."),
     "build": (".build", "Write one ONNX file that gives the model's outputs and the map."),
+    "web": (".web", "Write a site that explains images in the browser."),
     "export": (".export", "Write a PyTorch model as ONNX, with its gradient graph."),
 }
 

@@ -72,6 +72,8 @@ XML_DEPTH = Limit("XML_DEPTH", 16, "elements")
 ARRAY_BYTES = Limit("ARRAY_BYTES", 8 << 30, "bytes")
 # A checkpoint: what its entries hold beyond the bytes of the file; torch compresses nothing, so most have none.
 UNPACKED_BYTES = Limit("UNPACKED_BYTES", 64 << 20, "bytes")
+# A file of ONNX Runtime Web, or its archive: 28 MB and 33 MB.
+RUNTIME_BYTES = Limit("RUNTIME_BYTES", 64 << 20, "bytes")
 # The cache: some dozens of models; an entry as large as a model that carries its weights is not worth a second copy.
 CACHE_FILES = Limit("CACHE_FILES", 256, "entries")
 CACHE_BYTES = Limit("CACHE_BYTES", 512 << 20, "bytes")

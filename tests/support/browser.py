@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,14 +32,21 @@ class Opened:
 
 
 @contextmanager
-def opened(file: Path, size: tuple[int, int] = DESKTOP, **context: Any) -> Iterator[Opened]:
-    """Open a file in a fresh profile; `context` are settings of Playwright, such as java_script_enabled=False."""
+def browsers() -> Iterator[Callable[[], Any]]:
+    """A function that opens a Chromium; there can be one such context at a time."""
     playwright = pytest.importorskip("playwright.sync_api")
     program = next((found for name in NAMES if (found := shutil.which(name))), None)
     if program is None:
         pytest.skip("no Chromium is installed")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=list(QUIET))
+        yield lambda: driver.chromium.launch(executable_path=program, args=list(QUIET))
+
+
+@contextmanager
+def opened(file: Path, size: tuple[int, int] = DESKTOP, **context: Any) -> Iterator[Opened]:
+    """Open a file in a fresh profile; `context` are settings of Playwright, such as java_script_enabled=False."""
+    with browsers() as launch:
+        browser = launch()
         page = browser.new_context(viewport={"width": size[0], "height": size[1]}, **context).new_page()
         view = Opened(page)
         page.on("request", lambda request: view.requests.append(request.url))
@@ -45,3 +55,28 @@ def opened(file: Path, size: tuple[int, int] = DESKTOP, **context: Any) -> Itera
         page.goto(file.as_uri())
         yield view
         browser.close()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files and says nothing of it; pages of other servers may read what they get."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def end_headers(self) -> None:
+        self.send_header("Access-Control-Allow-Origin", "*")
+        super().end_headers()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address at which the files of a folder are served."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,1 @@
+"""Tests of the site: its files, and its page in a browser."""
