@@ -10,6 +10,8 @@ import click
 from .options import model_argument, preprocess_options
 
 if TYPE_CHECKING:
+    import onnx
+
     from gradskip_onnx.api import Explainer
     from gradskip_onnx.selfcontained.method_file import BuildSettings
 
@@ -46,15 +48,27 @@ def build(model: Path, output: Path, force: bool, **flags: Any) -> None:
     The file holds standard operators only. Programs in any language run it with ONNX Runtime and nothing else.
     """
     from gradskip_onnx.output.folder import Folder
-    from gradskip_onnx.selfcontained.method_file import build as build_file
     from gradskip_onnx.selfcontained.save import refuse_overwriting, save
 
     from .console import Terminal
-    from .explain_request import load_explainer
 
     terminal = Terminal()
     refuse_overwriting(output, force)  # fails before the model is read; `save` checks again
     Folder(output.parent).open()
+    built, explainer, settings = built_model(model, flags)
+    files = save(built, output, explainer.model.source, force=force)
+    terminal.warn(explainer.warnings)
+    terminal.print(f"method    {settings.method.label}")
+    for file in files:
+        terminal.print(f"file      {file}  {file.stat().st_size / 1e6:.1f} MB")
+
+
+def built_model(model: Path, flags: dict[str, Any]) -> tuple[onnx.ModelProto, Explainer, BuildSettings]:
+    """The model with its explanation inside, by the options of `build`."""
+    from gradskip_onnx.selfcontained.method_file import build as build_file
+
+    from .explain_request import load_explainer
+
     plain = {"device": "cpu", "require_device": False, "threads": None, "no_cache": True}
     explainer = load_explainer(model, flags | plain, fitted=True)
     settings = _settings(flags, explainer)
@@ -62,11 +76,7 @@ def build(model: Path, output: Path, force: bool, **flags: Any) -> None:
     built = build_file(
         opened.source, opened.reading, settings, preprocess=explainer.preprocess, labels=explainer.labels
     )
-    files = save(built, output, opened.source, force=force)
-    terminal.warn(explainer.warnings)
-    terminal.print(f"method    {settings.method.label}")
-    for file in files:
-        terminal.print(f"file      {file}  {file.stat().st_size / 1e6:.1f} MB")
+    return built, explainer, settings
 
 
 def _settings(flags: dict[str, Any], explainer: Explainer) -> BuildSettings:

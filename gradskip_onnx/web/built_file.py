@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,15 @@ from google.protobuf.message import DecodeError
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.model_file.mapped_weights import lies_elsewhere, weight_bytes
 from gradskip_onnx.model_file.metadata import KEY
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
 from gradskip_onnx.model_file.wire_format import BYTES, MODEL_GRAPH, MalformedError, fields_of
 
 MODEL_METADATA = 14  # field number in onnx.proto
+# WebAssembly has 4 GiB of memory, in which the file, its weights once more and what is computed must fit.
+LARGEST_MODEL = 1_000_000_000  # bytes
+SKELETON = 100_000_000  # bytes; a larger file holds its weights
 NEEDED = ("method", "task", "inputs", "outputs", "preprocessing", "image_size")
 
 
@@ -59,7 +63,28 @@ def read_built_file(path: Path) -> BuiltFile:
                 f"{file.name} does not say how images are prepared; build it again with --preset or --mean"
             )
         Preprocess.from_dict(document["preprocess"])  # raises for settings that cannot be used
-    return BuiltFile(file, built, tuple(str(label) for label in document.get("labels") or ()))
+    return BuiltFile(_in_one_piece(file), built, tuple(str(label) for label in document.get("labels") or ()))
+
+
+def _in_one_piece(file: ModelFile) -> ModelFile:
+    """The file with the weights that lie beside it, which a browser could not find."""
+    if file.data.size > SKELETON or file.folder is None:
+        return file
+    model = onnx.ModelProto.FromString(file.data.tobytes())
+    if not any(lies_elsewhere(tensor) for tensor in model.graph.initializer):
+        return file
+    check_size(weight_bytes(model), file.name)
+    onnx.load_external_data_for_model(model, str(file.folder))
+    return replace(open_model_file(model.SerializeToString()), name=file.name)
+
+
+def check_size(size: int, name: str) -> None:
+    """Raise InputError for a model that a browser cannot hold."""
+    if size > LARGEST_MODEL:
+        raise InputError(
+            f"{name} has {size / 1e6:,.0f} MB, a browser holds models of {LARGEST_MODEL / 1e6:,.0f} MB; "
+            "a smaller or an fp16 model fits"
+        )
 
 
 def _document(file: ModelFile) -> dict[str, Any]:

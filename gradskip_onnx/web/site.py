@@ -14,13 +14,11 @@ from gradskip_onnx.output.folder import plan_stems
 from gradskip_onnx.output.json_text import encode_json
 from gradskip_onnx.version import __version__
 
-from .built_file import BuiltFile
+from .built_file import BuiltFile, check_size
 from .drawing_constants import drawing_constants
 from .runtime_files import Runtime
 
 TABLE = "site.json"  # written last: where it is, all is there
-# WebAssembly has 4 GiB of memory, in which the file, its weights once more and what is computed must fit.
-LARGEST_MODEL = 1_000_000_000
 PART = 90_000_000  # bytes of a file; GitHub Pages takes files of 100 MB
 LARGEST_EXAMPLE = 20_000_000  # bytes of an image
 
@@ -42,7 +40,7 @@ def write_site(
     built: BuiltFile, runtime: Runtime, folder: Path, *, title: str, examples: Sequence[Path] = (), force: bool = False
 ) -> Site:
     """Write the site into `folder`; with `force` over an earlier one."""
-    _check_size(built)
+    check_size(built.size, built.name)
     contents = dict(_contents(built, runtime, title, examples))
     table = folder / TABLE
     if not force and any((folder / name).exists() for name in contents):
@@ -55,15 +53,6 @@ def write_site(
             make_folder((folder / name).parent)
             write_whole(folder / name, content)
     return Site(folder, {name: len(content) for name, content in contents.items()})
-
-
-def _check_size(built: BuiltFile) -> None:
-    """Raise InputError for a model that a browser cannot hold."""
-    if built.size > LARGEST_MODEL:
-        raise InputError(
-            f"{built.name} has {built.size / 1e6:,.0f} MB, a browser holds models of {LARGEST_MODEL / 1e6:,.0f} MB; "
-            "a smaller or an fp16 model fits"
-        )
 
 
 def _contents(built: BuiltFile, runtime: Runtime, title: str, examples: Sequence[Path]) -> Iterator[tuple[str, bytes]]:

@@ -14,7 +14,7 @@ FOLDERS = {"gradskip_onnx": "gradskip_onnx", "exporters": "gradskip_onnx.exporte
 # From the top down; docs/architecture.md says what each level is for. Packages of one level may use each other, but
 # never in a circle.
 LEVELS: dict[str, tuple[str, ...]] = {
-    "commands": ("cli", "exporters"),
+    "commands": ("cli", "exporters", "web"),
     "studies": ("adapters", "plugins", "report", "findings", "audit", "evaluation", "metrics", "datasets"),
     "explanations": ("api", "pipeline", "selfcontained", "ingraph", "output", "drawing", "explanation"),
     "passes": ("passes", "cache", "instrument", "methods"),

@@ -89,7 +89,7 @@ def built_model(labels: Sequence[str] = LABELS, **description: Any) -> onnx.Mode
         "format": FORMAT,
         "preprocess": PREPROCESS.as_dict(),
         "labels": list(labels),
-        "anatomy": {"input_layout": "bchw", "blocks": [{"grid": {"rows": SIDE // PATCH, "columns": SIDE // PATCH}}]},
+        "anatomy": {"input_layout": "bchw", "blocks": [{"grid": [SIDE // PATCH, SIDE // PATCH]}]},
         "built": built | description,
     }
     helper.set_model_props(model, {KEY: json.dumps(document)})

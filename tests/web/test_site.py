@@ -6,12 +6,13 @@ import json
 import os
 from pathlib import Path
 
+import onnx
 import pytest
 from gradskip_onnx.cli.main import COMMANDS
 
 from gradskip_onnx.demo import demo_image, demo_model
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.web import runtime_files, site
+from gradskip_onnx.web import built_file, runtime_files, site
 from gradskip_onnx.web.built_file import is_built, read_built_file
 from gradskip_onnx.web.runtime_files import PACKAGE, VARIABLE, VERSION, WASM, WEBGPU, Runtime, find_runtime
 from gradskip_onnx.web.site import write_site
@@ -69,7 +70,7 @@ def test_a_large_model_lies_in_parts(built, tmp_path, monkeypatch):
 
 
 def test_a_model_no_browser_holds_is_refused(built, tmp_path, monkeypatch):
-    monkeypatch.setattr(site, "LARGEST_MODEL", 5_000)
+    monkeypatch.setattr(built_file, "LARGEST_MODEL", 5_000)
     with pytest.raises(InputError, match=r"tiny\.onnx has 0 MB, a browser holds models of 0 MB"):
         write_site(read_built_file(built), RUNTIME, tmp_path, title="t")
 
@@ -94,6 +95,17 @@ def test_missing_entries_are_named(change, tmp_path):
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match=f"lacks '{change}'"):
         read_built_file(tmp_path / "m.onnx")
+
+
+def test_weights_beside_the_file_come_along(tmp_path, built):
+    model = built_model()
+    onnx.save_model(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    whole = onnx.ModelProto.FromString(read_built_file(tmp_path / "m.onnx").file.data.tobytes())
+
+    assert (tmp_path / "m.onnx").stat().st_size < built.stat().st_size
+    assert [onnx.numpy_helper.to_array(tensor).tolist() for tensor in whole.graph.initializer] == [
+        onnx.numpy_helper.to_array(tensor).tolist() for tensor in built_model().graph.initializer
+    ]
 
 
 def test_whether_a_file_is_built(built):
@@ -172,6 +184,25 @@ def test_command(built, tmp_path):
     assert json.loads((tmp_path / "site" / "site.json").read_text())["title"] == "Birds"
     fails(run(*words), 2, "--force")
     assert "web" in COMMANDS
+
+
+def test_the_demo_and_files_that_are_not_built_are_built_first(tmp_path):
+    package = unpacked(tmp_path / "package")
+    made = run("web", "-o", tmp_path / "demo", "--runtime", package)
+    again = run("web", "-o", tmp_path / "demo", "--runtime", package)  # the demo overwrites its own files
+    table = json.loads((tmp_path / "demo" / "site.json").read_text())
+
+    assert (made.exit_code, again.exit_code) == (0, 0), made.output
+    assert "method gradskip+" in made.stdout
+    assert table["model"]["name"] == "vit.onnx"
+    assert [entry["name"] for entry in table["examples"]] == ["image"]
+    assert is_built(tmp_path / "demo" / "model" / "explained.onnx")
+
+
+def test_options_of_build_are_for_files_that_are_not_built(built, tmp_path):
+    result = run("web", built, "--runtime", unpacked(tmp_path / "package"), "--preset", "half", "-o", tmp_path / "s")
+    assert result.exit_code == 2
+    assert "--preset is an option of `build`" in result.stderr
 
 
 def test_the_integrity_is_a_whole_digest():

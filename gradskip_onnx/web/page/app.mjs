@@ -227,7 +227,7 @@ async function save() {
   const common = [`method ${built.method}`, page.site.model.name];
   const { ends, notes } = drawLegend(works, page.opacity);
   const blob = await compose({
-    title: page.shown.map(nameOf).join(" beside "),
+    title: page.shown.map(nameOf).join(" and "),
     facts: [...(works.length === 1 ? [`${SHARES[built.task]} ${percent(first.share)}`] : []), ...common].join(" · "),
     panels,
     legend: {

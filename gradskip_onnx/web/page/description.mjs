@@ -16,7 +16,7 @@
  * @property {Built} built
  * @property {import("./prepare.mjs").Preprocess} preprocess
  * @property {string[]} labels
- * @property {{input_layout?: string, blocks?: {grid: {rows: number, columns: number}}[]}} anatomy
+ * @property {{input_layout?: string, blocks?: {grid: [number, number]}[]}} anatomy
  */
 
 const KEY = "gradskip_onnx"; // of the entry in the metadata

@@ -63,7 +63,7 @@ export function workOf(photo, image, map, box, description, drawing, both) {
  */
 function gridOf({ anatomy }, { rows, columns }) {
   const grid = anatomy.blocks?.[0]?.grid;
-  return grid ? [grid.rows, grid.columns] : [rows, columns];
+  return grid ?? [rows, columns];
 }
 
 /** What a panel shows, by the choice of the reader. */
