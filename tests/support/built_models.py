@@ -24,7 +24,7 @@ PREPROCESS = Preprocess(size=(SIDE, SIDE), crop=0.875, mean=(0.5, 0.4, 0.3), std
 def built_model(labels: Sequence[str] = LABELS, **description: Any) -> onnx.ModelProto:
     """The model; `description` replaces entries of what the metadata say was built."""
     rng, classes = np.random.default_rng(7), len(labels)
-    tensors = {
+    tensors: dict[str, np.ndarray] = {
         "filters": rng.standard_normal((WIDTH, 3, PATCH, PATCH)).astype(np.float32),
         "weights": rng.standard_normal((classes, WIDTH)).astype(np.float32),
         "target": np.array([-1], np.int64),

@@ -50,7 +50,8 @@ class Case:
             "cropped": near,
             "transparent": near,
         }
-        return kinds[self.name].astype(np.float32)
+        found: np.ndarray = kinds[self.name].astype(np.float32)
+        return found
 
 
 CASES = [

@@ -51,7 +51,9 @@ def cases() -> list[Case]:
                 Case(noise, Preprocess(size=(33, 20), crop=0.9, resize="pad", interpolation=interpolation), 4),
                 Case(
                     extremes,
-                    Preprocess(size=(16, 31), crop=224 / 232, interpolation=interpolation, channels="bgr", std=0.21),
+                    Preprocess(
+                        size=(16, 31), crop=224 / 232, interpolation=interpolation, channels="bgr", std=(0.2, 0.3, 0.4)
+                    ),
                     4,
                 ),
             ]
