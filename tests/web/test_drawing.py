@@ -15,7 +15,8 @@ from PIL import Image
 from gradskip_onnx.demo.scenes import scene
 from gradskip_onnx.drawing.heat_map import HeatMap
 from gradskip_onnx.drawing.legend import words
-from gradskip_onnx.drawing.panels import cutout_panel, overlay_panel
+from gradskip_onnx.drawing.outline import line_around, line_width
+from gradskip_onnx.drawing.panels import cutout_panel, ground_of, overlay_panel
 from gradskip_onnx.drawing.style import PictureStyle
 from gradskip_onnx.drawing.view import view_of
 from gradskip_onnx.web.drawing_constants import drawing_constants
@@ -104,7 +105,11 @@ def heat_map(case: Case) -> HeatMap:
 def test_panels_are_those_of_python(by_node, at):
     case, style = CASES[at], PictureStyle(opacity=CASES[at].opacity)
     view = view_of(heat_map(case), case.size, style)
-    expected = {"overlay": overlay_panel(photo(case), view, style), "cutout": cutout_panel(photo(case), view)}
+    ground, line = ground_of(photo(case), view), line_around(view.area, line_width(case.size))
+    expected = {
+        "overlay": overlay_panel(ground, view, style, line),
+        "cutout": cutout_panel(photo(case), ground, view, line),
+    }
     for kind, picture in expected.items():
         drawn = np.fromfile(by_node / f"{at}.{kind}", np.uint8).reshape(*case.size[::-1], 4)
         steps = np.abs(drawn[..., :3].astype(int) - np.asarray(picture).astype(int)).max(axis=2)
