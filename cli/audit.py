@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .audit_findings import findings_options, read_request
 from .evaluation_options import SOME_FAILED, RecordedCommand, data_options, open_both, score_option, settings_options
 from .options import stack
 
@@ -31,6 +32,7 @@ Examples:
   gradskip-onnx audit model.onnx planted:1000 --method rollout --check-share 0.05 -o audit
   gradskip-onnx audit model.onnx imagenet/val --target label --privacy -o audit
   gradskip-onnx audit model.onnx photos --workers 4 -o audit
+  gradskip-onnx audit model.onnx photos -o audit --policy policy.toml --baseline last-month
   gradskip-onnx audit model.onnx s3://bucket/photos --engine ray --workers 32 -o s3://bucket/audit
 """
 
@@ -53,8 +55,15 @@ def _summary(finished: Finished) -> int:
     return SOME_FAILED if print_summary(finished.audit, finished.terminal) else 0
 
 
+def _findings(finished: Finished) -> int:
+    """Write the findings and print them; exit code 5 if they violate the policy."""
+    from .audit_findings import find_and_judge
+
+    return find_and_judge(finished.audit, finished.terminal, finished.flags)
+
+
 # What is done with a finished audit, in this order; each returns an exit code, and the smallest that is not 0 counts.
-STAGES: tuple[Callable[[Finished], int], ...] = (_summary,)
+STAGES: tuple[Callable[[Finished], int], ...] = (_summary, _findings)
 
 run_options = stack(
     click.option("--method", default="gradskip+", show_default=True, metavar="NAME",
@@ -90,6 +99,7 @@ run_options = stack(
 @click.option("-o", "--output", default="gradskip-audit", show_default=True, metavar="DIR",
               help="Folder of the audit, or an address of fsspec.")  # fmt: skip
 @run_options
+@findings_options
 @data_options
 @settings_options
 def audit(model: Path, data: str, **flags: Any) -> None:
@@ -103,6 +113,7 @@ def audit(model: Path, data: str, **flags: Any) -> None:
     from .console import Terminal
 
     settings = read_settings(flags)
+    read_request(flags, [region.name for region in settings.regions])  # a mistake in it is better known before
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
     explainer, dataset = open_both(model, data, terminal, flags)
     terminal.warn(dataset.warnings)

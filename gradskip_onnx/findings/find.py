@@ -10,7 +10,7 @@ from gradskip_onnx.errors import InputError
 
 from .clusters import find_clusters
 from .drift import find_drift
-from .found import Better, Findings
+from .found import Findings
 from .observed import observe
 from .table import rows_of
 
@@ -22,19 +22,18 @@ def find(audit: Audit, baseline: Audit | None = None, *, resamples: int = RESAMP
     observed = observe(audit, resamples=resamples, seed=seed)
     if not len(observed.positions):
         raise InputError("an audit without images has no findings; let it run first")
-    rows = rows_of(regions(audit.facts))
+    rows = rows_of(region_names(audit.facts))
     found = tuple(row.measure(row, observed) for row in rows)
     earlier = None if baseline is None else observe(baseline, resamples=resamples, seed=seed)
     drift = () if earlier is None else find_drift(rows, observed, earlier)
     return Findings(len(observed.positions), found, find_clusters(observed), drift)
 
 
-def regions(facts: Mapping[str, Any]) -> dict[str, Better]:
-    """The regions that the user named, each with what is better: more in an allowed one, less in a forbidden one."""
-    meant: dict[str, Better] = {"allowed": "higher", "forbidden": "lower"}
-    return {one["name"]: meant.get(one.get("kind", ""), "neither") for one in facts.get("regions") or ()}
+def region_names(facts: Mapping[str, Any]) -> list[str]:
+    """The regions that the user named."""
+    return [str(one["name"]) for one in facts.get("regions") or ()]
 
 
-def finding_names(named: Iterable[str]) -> tuple[str, ...]:
+def finding_names(regions: Iterable[str]) -> tuple[str, ...]:
     """The names of all findings of an audit with these regions."""
-    return tuple(row.name for row in rows_of(dict.fromkeys(named, "neither")))
+    return tuple(row.name for row in rows_of(regions))

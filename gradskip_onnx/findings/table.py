@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from gradskip_onnx.types import Array
 
 from .agreement import agreement, jackknife_error, with_others
-from .found import Better
 from .observed import Observed
 from .row import Row, Values
 from .wrong_answers import wrong_answers
@@ -116,21 +115,22 @@ ROWS: tuple[Row, ...] = (
 )  # fmt: skip
 
 
-def rows_of(regions: Mapping[str, Better]) -> tuple[Row, ...]:
-    """The table, with two rows for each region that the user named; what is better says what the region is for."""
-    return (*ROWS, *(row for name, better in regions.items() for row in _region(name, better)))
+def rows_of(regions: Iterable[str]) -> tuple[Row, ...]:
+    """The table, with two rows for each region that the user named."""
+    return (*ROWS, *(row for name in regions for row in _region(name)))
 
 
-def _region(name: str, better: Better) -> tuple[Row, Row]:
-    def part(of: str) -> Values:
-        return lambda observed: observed.region(name, of)
+def _region(name: str) -> tuple[Row, Row]:
+    """What lies in a region; whether that is good or bad, a policy says."""
+
+    def share(observed: Observed) -> Array:
+        return observed.region(name, "share")
 
     def above(observed: Observed) -> Array:
         return observed.region(name, "share") - observed.region(name, "area")
 
     return (
-        Row(f"region:{name}", f"relevance in the region {name}", _RELEVANCE, better, part("share"),
-            chance=None if better == "neither" else part("area")),
+        Row(f"region:{name}", f"relevance in the region {name}", _RELEVANCE, "neither", share),
         Row(f"region-above-chance:{name}", f"relevance in the region {name} minus the share of the image it covers",
-            _RELEVANCE, better, above, span=(-1.0, 1.0)),
+            _RELEVANCE, "neither", above, span=(-1.0, 1.0)),
     )  # fmt: skip
