@@ -23,9 +23,6 @@ Examples:
   gradskip-onnx web explained.onnx --runtime node_modules/onnxruntime-web --no-webgpu
 """
 
-# What `build` would be told for a file that is not built yet.
-BUILD = {"method": None, "pairs": (), "map_size": "image", "normalise": False, "switch": False, "score": "logit"}
-
 
 @click.command(epilog=EXAMPLES)
 @click.argument("model", type=click.Path(path_type=Path), required=False)
@@ -89,11 +86,12 @@ def _built(model: Path, flags: dict[str, Any], tell: Callable[[str], None]) -> B
         return read_built_file(model)
     from gradskip_onnx.selfcontained.save import save
 
-    from .build import built_model
+    from .build import build, built_model
     from .console import Terminal
 
     tell(f"building the explanation into {model.name}")
-    made, explainer, _ = built_model(model, flags | BUILD)
+    defaults = build.make_context("build", [str(model), "--output", "any", "--no-switch"]).params
+    made, explainer, _ = built_model(model, defaults | flags)
     Terminal().warn(explainer.warnings)
     with tempfile.TemporaryDirectory(prefix="gradskip-") as scratch:
         path = Path(scratch) / model.name
