@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,15 @@ def read_request(flags: Mapping[str, Any]) -> ExplainRequest:
         raise InputError(f"-O help: write NAME=VALUE; `gradskip-onnx methods {row.name}` lists the options")
     named = [f"{name}={flags[name]!r}" for name in ("alpha", "gamma") if flags[name] is not None]
     options = read_method_options(row.options, (*named, *flags["pairs"]))
+    asked = bool(flags["method"] or options)
     top = flags["target"] == f"top{TOP}"
     return ExplainRequest(
-        Question(choose_method(row.name, **options), flags["score"], read_region(flags["region"]), flags["region"]),
+        Question(
+            replace(choose_method(row.name, **options), asked=asked),
+            flags["score"],
+            read_region(flags["region"]),
+            flags["region"],
+        ),
         target=None if top else read_target(flags["target"]),
         likeliest=TOP if top else 0,
         batch_size=flags["batch_size"],

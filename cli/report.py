@@ -15,6 +15,7 @@ from gradskip_onnx.explanation.files import Written
 from gradskip_onnx.images.classes import Candidate
 from gradskip_onnx.output.wording import named
 from gradskip_onnx.pipeline.batch import Outcome
+from gradskip_onnx.pipeline.built_in import SOURCE as BUILT_IN
 from gradskip_onnx.pipeline.jobs import Job
 
 from .console import Terminal
@@ -52,7 +53,9 @@ def report_model(terminal: Terminal, explainer: Explainer) -> None:
 
 def report_options(terminal: Terminal, method: MethodChoice) -> None:
     """Print where options come from that were not typed; nothing if they are the defaults of the method."""
-    if method.source:
+    if method.source == BUILT_IN:
+        terminal.print(f"method    {method.label}, built into the file")
+    elif method.source:
         terminal.print(f"options   from {method.source}: {method.label}")
 
 

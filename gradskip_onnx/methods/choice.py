@@ -34,6 +34,7 @@ class MethodChoice:
     options: Any
     given: frozenset[str] = field(default=frozenset(), compare=False)  # options that were named, not left to defaults
     source: str = field(default="", compare=False)  # where the others come from, if not from the method
+    asked: bool = field(default=True, compare=False)  # whether the user named the method, or took what comes
 
     @property
     def label(self) -> str:

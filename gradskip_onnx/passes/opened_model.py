@@ -73,6 +73,7 @@ class OpenedModel:
         self._whole: tuple[Source, Reading] | None = None
         self._opened: dict[PassRequest, Opened] = {}
         self._sharing: dict[PassRequest, Opened | None] = {}  # None: each class needs its own pass
+        self._as_is: Session | None = None
         self._shortened: tuple[Short, Session] | UnsupportedModelError | None = None
 
     @property
@@ -157,6 +158,13 @@ class OpenedModel:
         """A new session of the file as it is, with no node of ours in it."""
         return self._session(partial(open_bytes, bytes(self._file.data), (), self.folder))
 
+    def file_session(self) -> Session:
+        """The session of the file as it is, opened once."""
+        with self._lock:
+            if self._as_is is None:
+                self._as_is = self.open_file()
+            return self._as_is
+
     def file_hashes(self) -> dict[str, str]:
         """SHA-256 of the model file and of each weight file beside it, by name."""
         folder = self.folder or Path()
@@ -190,7 +198,7 @@ class OpenedModel:
     def close(self) -> None:
         """Free the graph and all sessions; passes that are running finish normally."""
         with self._lock:
-            self._whole = self._shortened = None
+            self._whole = self._shortened = self._as_is = None
             self._opened.clear()
             self._sharing.clear()
 

@@ -11,8 +11,8 @@ from gradskip_onnx.images import interpolate
 from gradskip_onnx.images.classes import rank
 from gradskip_onnx.tasks import task_of
 
+from .propagated import Propagated
 from .question import Question
-from .relevances import Propagated
 
 if TYPE_CHECKING:
     from .explainer import Explainer

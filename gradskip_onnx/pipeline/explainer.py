@@ -26,6 +26,7 @@ from gradskip_onnx.types import Architecture, Array, Needs, Trace
 
 from .assemble import TOP, assemble
 from .batch import run_jobs
+from .built_in import as_built
 from .fitted_options import FittedOptions
 from .inputs import MOST_AT_ONCE, ImageLike, Images, Prepared, as_images, is_several, prepare_image, with_classes
 from .question import Question, Target
@@ -202,8 +203,9 @@ class Explainer:
         return found if images.count is None else list(found)
 
     def settled(self, method: MethodChoice) -> MethodChoice:
-        """The method as it runs: options that were not given come from the file beside the model, if there is one."""
-        return method if self.fitted is None else self.fitted.fill(method)
+        """The method as it runs: what the user left open comes from a built file, or from the file beside the model."""
+        method = as_built(method, self.model.facts.metadata.built)
+        return method if self.fitted is None or method.source else self.fitted.fill(method)
 
     def prepare(self, image: ImageLike | Array, name: str = "image") -> Prepared:
         """Preprocess one image; error messages call it `name` unless it has a path."""

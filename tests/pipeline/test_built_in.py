@@ -1,0 +1,124 @@
+"""A built file is explained by what is in it: one session of the file, no graph of our own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import gradskip_onnx
+from gradskip_onnx.errors import ModelError
+from gradskip_onnx.instrument import build_plan
+from gradskip_onnx.methods import choose_method
+from gradskip_onnx.model_file.metadata import KEY
+from gradskip_onnx.pipeline.built_in import NOTE
+from gradskip_onnx.selfcontained.method_file import BuildSettings
+from gradskip_onnx.types import Array
+from tests.support.built_files import build_into
+from tests.support.models import Vit, vit
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+ROUNDING = 1e-5  # of the largest value of a map
+
+
+@pytest.fixture(scope="module")
+def source():
+    return gradskip_onnx.load(vit(Vit(depth=4)).SerializeToString(), threads=1, preprocess="half")
+
+
+def built(folder: Path, source: Any, method: str = "gradskip+", **options: Any) -> Any:
+    path = build_into(folder, source, BuildSettings(choose_method(method, **options)))
+    return gradskip_onnx.load(path, threads=1)
+
+
+@pytest.fixture
+def no_plans(monkeypatch: pytest.MonkeyPatch):
+    """Nothing is instrumented from here on."""
+
+    def refused(*_: object, **__: object):
+        raise AssertionError("a plan was built")
+
+    monkeypatch.setattr(build_plan, "build_plan", refused)
+
+
+def images(count: int = 2) -> Array:
+    return np.random.default_rng(0).standard_normal((count, 3, 32, 32)).astype(np.float32)
+
+
+def same(found: Any, expected: Any) -> None:
+    assert found.target == expected.target
+    assert np.abs(found.map - expected.map).max() <= ROUNDING * np.abs(expected.map).max()
+
+
+def test_the_map_and_the_class_are_those_of_the_source(source, tmp_path: Path, request: pytest.FixtureRequest):
+    expected = [*source.explain(images()), *source.explain(images()[0][None], target=[2, 4, 0])]
+    ranked = source.explain_likeliest(images()[0], 3)
+    explainer = built(tmp_path, source)
+    request.getfixturevalue("no_plans")
+    found = [*explainer.explain(images()), *explainer.explain(images()[0][None], target=[2, 4, 0])]
+
+    for one, other in zip([*found, *explainer.explain_likeliest(images()[0], 3)], [*expected, *ranked], strict=True):
+        same(one, other)
+        assert NOTE in one.relevance.notes
+        assert NOTE not in other.relevance.notes
+
+
+def test_options_that_were_built_in_are_the_defaults(source, tmp_path: Path, request: pytest.FixtureRequest):
+    expected = source.explain(images(), detail=0.0)
+    explainer = built(tmp_path, source, detail=0.0)
+    other = explainer.explain(images(), detail=0.5)
+    request.getfixturevalue("no_plans")
+
+    for one, plain in zip(explainer.explain(images()), expected, strict=True):
+        same(one, plain)
+    for one, plain in zip(other, source.explain(images()), strict=True):
+        same(one, plain)
+        assert NOTE not in one.relevance.notes
+
+
+def test_another_method_is_built_anew(source, tmp_path: Path):
+    explainer = built(tmp_path, source, "grad-cam")
+
+    for method in ("gradskip+", "rollout"):
+        same(explainer.explain(images(1), method=method)[0], source.explain(images(1), method=method)[0])
+    assert NOTE in explainer.explain(images(1), method="grad-cam")[0].relevance.notes
+
+
+@pytest.mark.slow
+def test_a_region_of_a_segmentation(tmp_path: Path):
+    segmenter = gradskip_onnx.load(FIXTURES / "segformer.onnx", threads=1)
+    explainer = built(tmp_path, segmenter)
+    image = np.random.default_rng(1).standard_normal((3, 96, 96)).astype(np.float32)
+    for region in (None, (40.0, 50.0), np.eye(96, dtype=bool)):
+        found, expected = (one.explain(image, target=3, region=region) for one in (explainer, segmenter))
+        same(found, expected)
+        assert NOTE in found.relevance.notes
+
+
+@pytest.mark.parametrize(
+    "built_in",
+    [{"method": 3}, {"method": "gradskip+", "inputs": None}, [], {"method": "gradskip+", "options": {"detail": []}}],
+    ids=str,
+)
+def test_a_wrong_description_is_a_warning(source, tmp_path: Path, built_in: Any):
+    path = build_into(tmp_path, source, BuildSettings(choose_method("gradskip+")))
+    model = onnx.load(path)
+    document = json.loads(model.metadata_props[0].value)
+    document["built"] = document["built"] | built_in if isinstance(built_in, dict) else built_in
+    onnx.helper.set_model_props(model, {KEY: json.dumps(document)})
+    explainer = gradskip_onnx.load(model.SerializeToString(), preprocess="half")
+
+    assert any("was ignored" in warning for warning in explainer.warnings)
+
+
+def test_nodes_in_the_metadata_that_cannot_be_read(source, tmp_path: Path):
+    path = build_into(tmp_path, source, BuildSettings(choose_method("gradskip+")))
+    model = onnx.load(path)
+    document = json.loads(model.metadata_props[0].value)
+    onnx.helper.set_model_props(model, {KEY: json.dumps(document | {"original_nodes": "###"})})
+    with pytest.raises(ModelError, match="nodes kept in its metadata"):
+        gradskip_onnx.load(model.SerializeToString(), preprocess="half")
