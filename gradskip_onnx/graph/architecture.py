@@ -122,10 +122,11 @@ def _nothing_found(graph: gs.Graph, unmatched: Sequence[Mismatch]) -> str:
 
 
 def _kept(graph: gs.Graph, lookup: Index, found: Sequence[BlockMatch]) -> list[str]:
-    """Tensors whose values are kept while a file is read: scores, ends of blocks, and scales found at run time."""
+    """Tensors whose values are kept while a file is read: scores, what residual adds give, scales found at run time."""
     names = [name for name in possible_logits(graph, lookup).values() if name in lookup.producer]
     names += [tensor.name for node in graph.nodes if node.op == DYNAMIC for tensor in node.outputs[1:]]
-    return names + [name for entry in found for name in (entry.skip.skip, (entry.skip, *entry.chain)[-1].out)]
+    outs = (name for entry in found for name in (entry.skip.skip, *(add.out for add in (entry.skip, *entry.chain))))
+    return list(dict.fromkeys([*names, *outs]))
 
 
 def _require_finite(logits: Array, graph: gs.Graph) -> None:

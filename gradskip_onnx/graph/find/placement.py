@@ -9,7 +9,8 @@ import numpy as np
 
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.layouts import arrange, batch_of, restore, token_count
-from gradskip_onnx.graph.prove.block_values import in_groups, sample_rows, with_rows
+from gradskip_onnx.graph.prove.block_values import in_groups, sample_rows
+from gradskip_onnx.graph.prove.chosen_rows import with_rows
 from gradskip_onnx.graph.prove.dry_run import DryRun
 from gradskip_onnx.graph.prove.partial_model import PartialModel
 from gradskip_onnx.graph.prove.probes import CUT, Cell, CutModel, find_token_grid, locality, open_cut_model, perturb
@@ -112,7 +113,7 @@ def _prove_locality(
     proofs: list[Proof] = []
     for group in in_groups(len(blocks), lambda n: dry_run.bytes_of(scores[n])):
         here = [_Scores.of(blocks[n], scores[n], values, dry_run.shapes) for n in group]
-        chosen, names = with_rows(model, {entry.name: entry.rows for entry in here})
+        chosen, names = with_rows(model, {entry.name: entry.rows for entry in here}, dry_run.shapes, cuts)
         cut_model = open_cut_model(chosen, cuts, list(names.values()), values)
         unchanged = cut_model.run(list(names.values()), {})
         worst = dict.fromkeys(names, 0.0)

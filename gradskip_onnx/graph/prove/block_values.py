@@ -6,21 +6,16 @@ Of a large attention some rows are read, chosen evenly; each row holds all keys 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 
 import numpy as np
-import onnx
 
 from gradskip_onnx.types import Array
-
-from .partial_model import PartialModel
 
 TOGETHER = 64 << 20  # bytes of the values of blocks that are looked at together, if they are more than one
 MOST_ENTRIES = 1 << 22  # of an attention that is looked at; of a larger one some rows are
 LEAST_ROWS = 32
-ROWS = "gradskip/rows/"
 
 
 def sample_rows(shape: Sequence[int], include: Iterable[int] = ()) -> Array | None:
@@ -33,23 +28,6 @@ def sample_rows(shape: Sequence[int], include: Iterable[int] = ()) -> Array | No
         return None
     count = min(queries, max(LEAST_ROWS, MOST_ENTRIES * queries // prod(shape)))
     return np.union1d(np.linspace(0, queries - 1, count).astype(np.int64), np.fromiter(include, np.int64))
-
-
-def with_rows(model: PartialModel, rows: Mapping[str, Array | None]) -> tuple[PartialModel, dict[str, str]]:
-    """`model` with chosen rows of some tensors to read, and for each of these the name to read it by."""
-    nodes, stored, names = list(model.nodes), dict(model.stored), {}
-    for tensor, numbers in rows.items():
-        names[tensor] = tensor
-        if numbers is not None:
-            chosen = f"{ROWS}{tensor}"
-            stored[f"{chosen}/numbers"] = onnx.numpy_helper.from_array(numbers, f"{chosen}/numbers")
-            nodes.append(_gather(tensor, chosen))
-            names[tensor] = chosen
-    return replace(model, nodes=nodes, stored=stored), names
-
-
-def _gather(tensor: str, chosen: str) -> onnx.NodeProto:
-    return onnx.helper.make_node("Gather", [tensor, f"{chosen}/numbers"], [chosen], name=chosen, axis=-2)
 
 
 def in_groups(count: int, bytes_of: Callable[[int], int]) -> Iterator[range]:

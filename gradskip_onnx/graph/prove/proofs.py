@@ -10,6 +10,7 @@ import numpy as np
 from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.find.patterns import Attention, Residual
 from gradskip_onnx.graph.index import Index
+from gradskip_onnx.operators import Kind, of_kind
 from gradskip_onnx.types import Array, Proof
 
 from .value_grids import find_grids, saturate
@@ -27,6 +28,8 @@ REMEDIES = {
     UNCHANGED: f"{REMEDY}; if the file is quantised, take the one from before",
     SATURATED: "quantise again with more calibration images like those to be explained, or take the file from before",
 }
+
+IN_PLACE = of_kind(Kind.UNARY | Kind.BROADCASTS | Kind.QUANTISES | Kind.DEQUANTISES) | {"Cast", "Identity"}
 
 Product = Callable[[Array, Array, Mapping[str, Any]], Array]
 PRODUCT_TWINS: dict[str, Product] = {
@@ -54,15 +57,13 @@ def difference(measured: Array, expected: Array) -> float:
     return gap if np.isfinite(gap) else float("inf")
 
 
-def prove_attention(
-    match: Attention, lookup: Index, values: Mapping[str, Array], rows: Array | None = None
-) -> list[Proof]:
+def prove_attention(match: Attention, lookup: Index, values: Mapping[str, Array]) -> list[Proof]:
     """Prove that rows of the attention sum to 1 and that the context is attention times values.
 
-    If `rows` are given, `values` holds these rows of the attention alone (see `rows_suffice`).
+    `values` may hold some rows alone of the attention and all that follows from it (see `rows_suffice`).
     """
     attention, operand, value = values[match.attention], values[match.operand], values[match.value]
-    context = values[match.context] if rows is None else values[match.context].take(rows, axis=-2)
+    context = values[match.context]
     product: Any = lookup.node(match.context)
     bound = rounding(attention.dtype)
     pair = (operand, value) if match.attention_first else (value, operand)
@@ -77,10 +78,12 @@ def prove_attention(
     ]
 
 
-def rows_suffice(match: Attention, lookup: Index) -> bool:
-    """Whether some rows of the attention can be looked at alone: it enters its product as it is, and first."""
+def rows_suffice(match: Attention, lookup: Index, shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether some rows of the attention can be looked at alone: its rows stay where they are, and it enters first."""
     product: Any = lookup.node(match.context)
-    return match.operand == match.attention and match.attention_first and product.op == "MatMul"
+    between = lookup.between(match.attention, match.operand)
+    in_place = all(node.op in IN_PLACE for node in between) and shapes[match.operand] == shapes[match.attention]
+    return in_place and match.attention_first and product.op == "MatMul"
 
 
 def _prove_unchanged(match: Attention, lookup: Index, values: Mapping[str, Array]) -> list[Proof]:

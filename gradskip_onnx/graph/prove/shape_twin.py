@@ -20,7 +20,7 @@ from gradskip_onnx.types import TensorFact
 from .followed_shapes import shape_givers
 from .partial_model import PartialModel
 
-FUNCTIONS = of_kind(Kind.UNARY | Kind.BROADCASTS)
+FUNCTIONS = of_kind(Kind.UNARY | Kind.BROADCASTS | Kind.PROBABILITIES)
 THIN = "gradskip/thin/"
 STANDARD = ("", "ai.onnx")
 NUMBERS = {f"{THIN}{number}": np.array([number], np.int64) for number in range(8)}  # starts, ends and axes of slices
