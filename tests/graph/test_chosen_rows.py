@@ -127,7 +127,7 @@ def shifted_attention(row: int) -> bytes:
             nodes.append(onnx.helper.make_node("Add", [node.output[0], "bump"], [whole], name=f"{whole}_add"))
     del model.graph.node[:]
     model.graph.node.extend(nodes)
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 @pytest.mark.parametrize("row", [0, 16])  # the first and the last are among the chosen
