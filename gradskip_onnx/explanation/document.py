@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -66,6 +68,11 @@ def candidate(entry: Candidate) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of this package, Python and the libraries that influence results."""
+    return dict(_versions())
+
+
+@cache  # each is read from a file of its package
+def _versions() -> Mapping[str, str]:
     found = {"gradskip-onnx": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         try:

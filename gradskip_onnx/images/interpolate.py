@@ -7,12 +7,13 @@ and weights. Pictures are resized by Pillow instead (preprocess, regions, drawin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.types import Array, Size
+from gradskip_onnx.types import Array, Size, read_only
 
 Box = tuple[float, float, float, float]  # x0, y0, x1, y1
 
@@ -127,6 +128,7 @@ def _around(at: Array, old: int, last: int | None = None) -> Taps:
     return Taps(np.stack([below, np.minimum(below + 1, old - 1)], axis=1), np.stack([1 - share, share], axis=1))
 
 
+@lru_cache(32)  # images of one size share them
 def _triangle(old: int, total: int, start: float, stop: float) -> Taps:
     """Linear interpolation of `old` cells that span start..stop of `total` pixels; weights outside are zero.
 
@@ -141,7 +143,7 @@ def _triangle(old: int, total: int, start: float, stop: float) -> Taps:
     weights = weights.astype(np.float32)
     places = np.argmax(weights > 0, axis=1)[:, None] + np.arange(int((weights > 0).sum(axis=1).max()))
     inside = np.minimum(places, old - 1)
-    return Taps(inside, np.where(places < old, np.take_along_axis(weights, inside, axis=1), 0))
+    return Taps(read_only(inside), read_only(np.where(places < old, np.take_along_axis(weights, inside, axis=1), 0)))
 
 
 def _weighted_sum(values: Array, taps: Taps, dtype: Any) -> Array:

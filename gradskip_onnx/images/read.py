@@ -153,6 +153,7 @@ def upright_rgb(image: Image.Image, name: str = "image") -> Image.Image:
     """Any decoded image as RGB the way a viewer shows it: EXIF orientation applied, transparency over white."""
     check_size(image, name)
     rgb = _rgb(_turned(image), name)
+    rgb = rgb.copy() if rgb is image else rgb  # the caller keeps his
     rgb.info = {}  # without it the orientation cannot be applied a second time
     return rgb
 
@@ -174,7 +175,7 @@ def _turned(image: Image.Image) -> Image.Image:
 
 def _rgb(image: Image.Image, name: str) -> Image.Image:
     if image.mode == "RGB":
-        return image.copy()
+        return image
     if image.mode.startswith("I") or image.mode == "F":
         return _from_wide(image, name)
     if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
