@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,17 +35,24 @@ def run_on_ray(work: PartWork, parts: Sequence[int], step: Step) -> None:
         here = {} if ADDRESS in os.environ else {"num_cpus": max(work.settings.workers, os.cpu_count() or 1)}
         ray.init(log_to_driver=False, logging_level="error", include_dashboard=False, **here)
     try:
-        data.DataContext.get_current().enable_progress_bars = False
+        _silence(data)
         actors = min(work.settings.workers, len(parts))
         sent = work.for_other_processes(actors)
         rows = data.from_items([{"part": part} for part in parts], override_num_blocks=len(parts))
-        made = rows.map_batches(PartMaker, fn_constructor_args=(sent,), batch_size=1, concurrency=actors, num_cpus=1)
+        pool = data.ActorPoolStrategy(size=actors)
+        made = rows.map_batches(PartMaker, fn_constructor_args=(sent,), batch_size=1, compute=pool, num_cpus=1)
         for row in made.iter_rows():
             for name in work.names(int(row["part"])):
                 step(name)
     finally:
         if started:
             ray.shutdown()
+
+
+def _silence(data: Any) -> None:
+    """Keep what Ray Data says of its own work from the terminal: we count images."""
+    data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
 
 
 def _quietly(_name: str) -> None:

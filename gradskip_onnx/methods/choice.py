@@ -64,6 +64,10 @@ class MethodChoice:
         """Whether the method fixes the score that is differentiated; the user's choice of a score is then ignored."""
         return self.row.seed(self.options) is not None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its name and options: the row of the table holds functions that no other process could find."""
+        return _chosen_again, (self.row.name, self.settings, self.given, self.source)
+
     def refuses(self, architecture: Architecture) -> str:
         """Why the method cannot explain this model; empty if it can."""
         with PLUGINS.blame(self.row.name, METHODS):
@@ -115,3 +119,7 @@ def choose_method(name: str, **options: Any) -> MethodChoice:
     row = find_method(name)
     with PLUGINS.blame(name, METHODS):
         return MethodChoice(row, settle(f"method {name}", row.options, options), frozenset(options))
+
+
+def _chosen_again(name: str, settings: dict[str, Any], given: frozenset[str], source: str) -> MethodChoice:
+    return replace(choose_method(name, **settings), given=given, source=source)
