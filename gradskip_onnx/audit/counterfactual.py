@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, islice
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from gradskip_onnx.metrics.patches import of_each_pixel, patch_means
 from gradskip_onnx.metrics.ranking import ranks
 from gradskip_onnx.pipeline.batch import in_batches
 from gradskip_onnx.tasks import Task
-from gradskip_onnx.types import Array
+from gradskip_onnx.types import Array, Size
 
 from .settings import FILLS, CheckSettings
 
@@ -85,15 +87,24 @@ def _images(question: Question, settings: CheckSettings) -> Iterator[Array]:
 
 
 def _without(sample: Sample, patches: Array, fill: Array) -> Array:
-    return np.where(of_each_pixel(patches, sample.size, sample.patch), fill, sample.image)
+    return np.where(patches.reshape(-1)[_patch_of_pixel(sample.size, sample.patch)], fill, sample.image)
+
+
+@lru_cache(4)
+def _patch_of_pixel(size: Size, side: int) -> Array:
+    """(H, W) the number of the patch that each pixel lies in, counted row by row."""
+    rows, columns = (-(-length // side) for length in size)
+    return of_each_pixel(np.arange(rows * columns).reshape(rows, columns), size, side)
 
 
 def _answer(task: Task, question: Question, scores: Iterator[Array], settings: CheckSettings) -> Answer:
     intact = next(scores)
     target = question.sample.target
     pixels = task.explained(intact, target, None)  # in segmentation: where the intact image shows the class
-    chances = [float(task.probability(each[None], target, pixels)[0])
-               for each in (intact, *(next(scores) for _ in range(1 + settings.draws)))]  # fmt: skip
+    every = chain(
+        [intact], islice(scores, 1 + settings.draws)
+    )  # one after the other: those of a segmentation are large
+    chances = [float(task.probability(each[None], target, pixels)[0]) for each in every]
     both = np.stack([intact, question.logits])
     rows, columns = (-(-side // question.sample.patch) for side in question.sample.size)
     return Answer(

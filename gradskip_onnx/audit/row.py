@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -104,6 +105,7 @@ def map_hash(scores: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(scores, dtype="<f4").tobytes()).hexdigest()
 
 
+@cache
 def schema() -> pa.Schema:
     """The schema of a part, in the order of the fields of `Row`."""
     arrow = import_optional("pyarrow", EXTRA)

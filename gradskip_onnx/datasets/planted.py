@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 from PIL import Image
 
-from gradskip_onnx.demo.scenes import CLASSES, label_of, scene
+from gradskip_onnx.demo.scenes import CLASSES, Scene, label_of, scene
 from gradskip_onnx.errors import InputError
 
 from .entry import Dataset, Entry
@@ -34,15 +35,21 @@ def load(request: DatasetRequest) -> Dataset:
 def _entry(seed: int) -> Entry:
     return Entry(
         id=f"scene/{seed}",
-        read=lambda: Image.fromarray(scene(seed).image),
+        read=lambda: Image.fromarray(_drawn(seed).image),
         digest=lambda: _digest(seed),
         label=CLASSES[label_of(seed)],
-        outline=lambda: scene(seed).mask,
+        outline=lambda: _drawn(seed).mask,
     )
 
 
+@lru_cache(16)
+def _drawn(seed: int) -> Scene:
+    """A scene; its image, its outline and its digest are asked for one after the other."""
+    return scene(seed)
+
+
 def _digest(seed: int) -> str:
-    drawn = scene(seed)
+    drawn = _drawn(seed)
     return hashlib.sha256(drawn.image.tobytes() + drawn.mask.tobytes()).hexdigest()
 
 
