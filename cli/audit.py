@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .audit_evidence import check_request, evidence_options, seal, write_pages
 from .audit_findings import findings_options, read_request
 from .evaluation_options import SOME_FAILED, RecordedCommand, data_options, open_both, score_option, settings_options
 from .options import stack
@@ -46,13 +47,15 @@ class Finished:
     dataset: Dataset
     terminal: Terminal
     flags: Mapping[str, Any]
+    document: dict[str, Any]  # what --json prints; each stage adds what it has to say
 
 
 def _summary(finished: Finished) -> int:
     """Print what the rows say; exit code 6 if some images failed."""
     from .audit_summary import print_summary
 
-    return SOME_FAILED if print_summary(finished.audit, finished.terminal) else 0
+    finished.document.update(print_summary(finished.audit, finished.terminal))
+    return SOME_FAILED if finished.document["failed"] else 0
 
 
 def _findings(finished: Finished) -> int:
@@ -63,7 +66,7 @@ def _findings(finished: Finished) -> int:
 
 
 # What is done with a finished audit, in this order; each returns an exit code, and the smallest that is not 0 counts.
-STAGES: tuple[Callable[[Finished], int], ...] = (_summary, _findings)
+STAGES: tuple[Callable[[Finished], int], ...] = (_summary, _findings, write_pages, seal)
 
 run_options = stack(
     click.option("--method", default="gradskip+", show_default=True, metavar="NAME",
@@ -100,13 +103,15 @@ run_options = stack(
               help="Folder of the audit, or an address of fsspec.")  # fmt: skip
 @run_options
 @findings_options
+@evidence_options
 @data_options
 @settings_options
 def audit(model: Path, data: str, **flags: Any) -> None:
     """Explain every image of DATA by MODEL; measure each map, and check it by erasing what it calls relevant.
 
     DATA is anything that `evaluate` takes, or a CSV or list of images. A run that was stopped goes on where it was, and
-    a bad image has a row that says why. `gradskip_onnx.read_audit`, pandas, polars and duckdb read the results.
+    a bad image has a row that says why. report.html shows what was found; `gradskip_onnx.read_audit`, pandas, polars or
+    duckdb read all of it, and `verify` and `replay` check it later.
     """
     from gradskip_onnx.audit.run import run_audit
 
@@ -114,14 +119,16 @@ def audit(model: Path, data: str, **flags: Any) -> None:
 
     settings = read_settings(flags)
     read_request(flags, [region.name for region in settings.regions])  # a mistake in it is better known before
+    check_request(flags)
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
     explainer, dataset = open_both(model, data, terminal, flags)
     terminal.warn(dataset.warnings)
     count = len(dataset.entries)
     with terminal.progress(count) as bar:
         found = run_audit(explainer, dataset, flags["output"], settings, lambda left: _counting(bar, count - left))
-    finished = Finished(found, explainer, dataset, terminal, flags)
+    finished = Finished(found, explainer, dataset, terminal, flags, {})
     codes = [code for code in (stage(finished) for stage in STAGES) if code]
+    terminal.document(finished.document, single=True)
     if codes:
         click.get_current_context().exit(min(codes))
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 SHOWN = 5  # failures that are printed one by one
 
 
-def print_summary(audit: Audit, terminal: Terminal) -> int:
-    """Print the numbers of an audit, and return how many images failed."""
+def print_summary(audit: Audit, terminal: Terminal) -> dict[str, Any]:
+    """Print the numbers of an audit, and return them."""
     found = summary(audit)
     table, failed, explained = audit.table, found["failed"], found["explained"]
     errors = table.filter(table["error"].is_valid()).select(["image", "error"]).slice(0, SHOWN).to_pylist()
@@ -29,8 +29,7 @@ def print_summary(audit: Audit, terminal: Terminal) -> int:
         terminal.print(f"proof     logits of the file and of its instrumented copy differ by at most "
                        f"{found['logits_difference']:.3g}")  # fmt: skip
     terminal.print(f"results   {audit.place.name}", style="bold")
-    terminal.document(found, single=True)
-    return int(failed)
+    return found
 
 
 def summary(audit: Audit) -> dict[str, Any]:

@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": (".inspect", "Show the blocks found in a model, and what was proven about them."),
     "evaluate": (".evaluate", "Compare methods on a model and images: table, curves, pictures."),
     "audit": (".audit", "Explain and check every image of a data set; go on after a stop."),
+    "verify": (".verify", "Check an audit by hashes: nothing in it was changed."),
+    "replay": (".replay", "Run a sample of an audit again, and compare."),
     "methods": (".methods", "List the methods with their cost, or one with its options."),
     "study": (".study", "Repeat a study of the paper (gamma, alpha, heads), or fit gradskip+ to a model."),
     "cache": (".cache", "Show or clear the cache of analysed models."),
@@ -45,6 +47,7 @@ Examples:
   gradskip-onnx explain model.onnx photo.jpg
   gradskip-onnx inspect model.onnx --why
   gradskip-onnx evaluate model.onnx photos --methods gradskip,rollout -o results
+  gradskip-onnx audit model.onnx photos -o audit && gradskip-onnx verify audit
   gradskip-onnx methods
   gradskip-onnx build model.onnx -o explained.onnx
   gradskip-onnx export deit_tiny_patch16_224 -o model.onnx

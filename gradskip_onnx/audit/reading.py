@@ -121,12 +121,20 @@ def read_facts(place: Place) -> dict[str, Any]:
     """What audit.json says; raises InputError where no audit is, or one of another version."""
     if not place.exists(FACTS):
         raise InputError(f"{place.name}: no audit here, {FACTS} is missing; give the folder of `gradskip-onnx audit`")
-    with place.open(FACTS) as stream:
-        data = stream.read()
-    try:
-        facts = json.loads(data)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+    facts = read_object(place, FACTS)
+    if facts.get("format") != FORMAT:
         raise InputError(f"{place.name}/{FACTS}: not the facts of an audit of this version (format {FORMAT})")
     return facts
+
+
+def read_object(place: Place, file: str) -> dict[str, Any]:
+    """The JSON object in a file of a place."""
+    with place.open(file) as stream:
+        data = stream.read()
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place.name}/{file}: not JSON ({str(error)[:80]})") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{place.name}/{file}: expected a JSON object")
+    return found

@@ -1,4 +1,4 @@
-"""findings.json and violations.json: what was found as documents."""
+"""findings.json and violations.json: what was found as documents, and read back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from gradskip_onnx.audit.place import Place
+from gradskip_onnx.audit.reading import read_object
+from gradskip_onnx.errors import InputError
 from gradskip_onnx.metrics.statistics import Interval
 from gradskip_onnx.output.json_text import encode_json
 
-from .found import Findings
+from .found import Cluster, Drift, Finding, Findings, Flag
 from .violations import Violation
 
 FORMAT = 1
@@ -96,3 +99,56 @@ def of_interval(found: Interval | None) -> dict[str, Any] | None:
 
 def _by_class(classes: Mapping[int, Interval]) -> dict[str, Any]:
     return {str(index): of_interval(found) for index, found in sorted(classes.items())}
+
+
+def read_findings(place: Place) -> Findings:
+    """The findings in the folder of an audit; raises InputError if they are not those of this version."""
+    document = read_object(place, FINDINGS)
+    try:
+        return _findings(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{place.name}/{FINDINGS}: not the findings of an audit of this version ({error})") from None
+
+
+def read_violations(place: Place) -> tuple[Violation, ...] | None:
+    """What a policy did not allow; None if there was no policy."""
+    if not place.exists(VIOLATIONS):
+        return None
+    try:
+        return tuple(
+            Violation(index=one["class"], **{name: value for name, value in one.items() if name != "class"})
+            for one in read_object(place, VIOLATIONS)["violations"]
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{place.name}/{VIOLATIONS}: not the violations of this version ({error})") from None
+
+
+def _findings(document: Mapping[str, Any]) -> Findings:
+    findings = (
+        Finding(
+            one["name"], one["definition"], one["unit"], one["better"], _interval(one["overall"]),
+            _classes(one["classes"]), tuple(one["examples"]),
+            tuple(Flag(flag["class"], flag["why"]) for flag in one["flagged"]),
+        )
+        for one in document["findings"]
+    )  # fmt: skip
+    clusters = (
+        Cluster(
+            one["class"], one["size"], one["share"], np.array(one["centre"], np.float64), tuple(one["members"]),
+            one["agreement"], one["separation"], one["minority"], one["why"],
+        )
+        for one in document["clusters"]
+    )  # fmt: skip
+    drift = (
+        Drift(one["finding"], one["paired"], _interval(one["overall"]), _classes(one["classes"]))
+        for one in document["drift"]
+    )
+    return Findings(int(document["images"]), tuple(findings), tuple(clusters), tuple(drift))
+
+
+def _interval(found: Mapping[str, Any] | None) -> Interval | None:
+    return None if found is None else Interval(**found)
+
+
+def _classes(found: Mapping[str, Mapping[str, Any]]) -> dict[int, Interval]:
+    return {int(index): Interval(**interval) for index, interval in found.items()}

@@ -14,12 +14,12 @@ from gradskip_onnx.types import Array
 from .words import PERCENT, SHARE, value_text
 
 WIDTH = 560
-LEFT, RIGHT = 172, 16  # beside the drawn part; names of classes stand on the left
+LEFT, RIGHT = 172, 30  # beside the drawn part; names of classes stand on the left
 ROW, TOP, FOOT = 24, 8, 30
 MOST_CLASSES = 16
 LONGEST = 22  # characters of a name
 BINS = 20
-BAR_WIDTH, BAR_HEIGHT = 300, 120
+BAR_WIDTH, BAR_HEIGHT = 220, 110
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from .content import Content, column
 from .mean_maps import MeanMaps
 from .pictures import mean_picture
 from .summary import StandsOut
-from .words import interval_text, title_of, value_text
+from .words import base_of, interval_text, title_of, value_text
 
 MOST_CLUSTERS, MOST_ROWS = 16, 40
 ESSENTIAL = ("accuracy", "check-passed", "inside", "border")  # drawn by class even where nothing is flagged
@@ -94,7 +94,10 @@ def histograms(content: Content) -> Iterator[Histogram]:
 
 def charted(content: Content) -> list[Charted]:
     """The findings that have values by class: flagged ones first, then the essential ones."""
-    order = sorted(content.findings.findings, key=lambda one: (not one.flagged, one.name not in ESSENTIAL))
+    order = sorted(
+        content.findings.findings,
+        key=lambda one: (base_of(one.name) != one.name, not one.flagged, one.name not in ESSENTIAL),
+    )
     return [found for finding in order if (found := _charted(content, finding)) is not None]
 
 

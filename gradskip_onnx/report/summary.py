@@ -9,7 +9,7 @@ from typing import Literal
 from gradskip_onnx.findings.found import Finding
 
 from .content import Content, column
-from .words import count_text, interval_text, title_of, value_text, with_interval
+from .words import base_of, count_text, interval_text, title_of, value_text, with_interval
 
 Tone = Literal["good", "bad", "open"]
 TILES = ("accuracy", "check-passed", "inside", "abstained")
@@ -139,8 +139,11 @@ def tiles(content: Content) -> Iterator[Tile]:
 def stand_outs(content: Content) -> list[StandsOut]:
     """What has flags: first all images, then the classes with the most; flags of named regions stand before others."""
     raised: dict[int | None, list[Raised]] = {}
+    said = {(finding.name, flag.index) for finding in content.findings.findings for flag in finding.flagged}
     for finding in sorted(content.findings.findings, key=lambda finding: not finding.name.startswith(REGION)):
         for flag in finding.flagged:
+            if base_of(finding.name) != finding.name and (base_of(finding.name), flag.index) in said:
+                continue  # the same, less a constant
             found = finding.overall if flag.index is None else finding.classes.get(flag.index)
             value, overall = (value_text(one.value if one else None, finding.unit) for one in (found, finding.overall))
             flags = raised.setdefault(flag.index, [])

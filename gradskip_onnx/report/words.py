@@ -34,6 +34,14 @@ TITLES: Mapping[str, str] = MappingProxyType(
 PREFIXES = {"region:": "Relevance in “{}”", "region-above-chance:": "Relevance in “{}”, above chance"}
 
 
+ABOVE_CHANCE = "-above-chance"
+
+
+def base_of(name: str) -> str:
+    """The finding that another one states above chance; the name itself for any other."""
+    return name.replace(ABOVE_CHANCE, "", 1)
+
+
 def title_of(name: str) -> str:
     """The title of a finding; the name itself where no title is known."""
     for prefix, words in PREFIXES.items():

@@ -24,6 +24,7 @@ EXTRAS = PROJECT["project"]["optional-dependencies"]
 MARKERS = {line.split(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]}
 # Programs of others, whose arguments are not ours to check.
 OTHERS = {
+    ".",
     "cd",
     "cp",
     "curl",
@@ -33,11 +34,11 @@ OTHERS = {
     "mypy",
     "npm",
     "npx",
+    "openssl",
     "pre-commit",
     "ruff",
     "tar",
     "twine",
-    ".",
 }
 
 

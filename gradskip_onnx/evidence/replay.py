@@ -1,0 +1,136 @@
+"""Runs a sample of an audit again, on this machine, and compares answers and maps with those recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradskip_onnx.api import Explainer, load
+from gradskip_onnx.audit.explain import Covers, make_rows
+from gradskip_onnx.audit.reading import Audit
+from gradskip_onnx.audit.row import Row
+from gradskip_onnx.audit.settings import AuditSettings, CheckSettings
+from gradskip_onnx.audit.subject import read_subject
+from gradskip_onnx.audit.work import PartWork
+from gradskip_onnx.datasets import Dataset
+from gradskip_onnx.errors import InputError
+from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.methods import choose_method
+from gradskip_onnx.model_file.opening import ModelFile
+from gradskip_onnx.types import Array
+
+from .check import Check
+
+LOGIT = 1e-3  # of the logit, or of 1 if that is larger: other kernels sum float32 in another order
+MAP = 0.01  # of the strongest score: a ranking inside a method can turn such a difference into a larger one
+COLUMNS = ("position", "image", "image_sha256", "predicted", "target", "logit", "check_passed")
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """How far a replay may be from the record."""
+
+    logit: float = LOGIT  # as a share of the logit, or of 1 if that is larger
+    map: float = MAP  # as a share of the strongest score
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One image run again: how far it is from the record, and what is too far; `wrong` is empty where all is well."""
+
+    position: int
+    image: str
+    logit: float | None  # difference as a share of the logit, or of 1 if that is larger
+    map: float | None  # largest difference as a share of the strongest score
+    wrong: tuple[str, ...]
+
+    @property
+    def check(self) -> Check:
+        if self.wrong:
+            return Check(f"image {self.image}", "failed", "; ".join(self.wrong))
+        return Check(f"image {self.image}", "ok", f"logit {self.logit or 0:.1e}, map {self.map or 0:.1e} away")
+
+
+def open_model(model: str | ModelFile, facts: Mapping[str, Any], **settings: Any) -> Explainer:
+    """The model as the audit used it: its preprocessing, size and class names; raises InputError for another model."""
+    explainer = load(
+        model, preprocess=Preprocess.from_dict(facts["preprocess"]), labels=facts["labels"] or None,
+        size=tuple(facts["image_size"]), task=facts["task"], fitted=False, **settings,
+    )  # fmt: skip
+    if explainer.sha256 != facts["model"]["sha256"]:
+        raise InputError(f"{explainer.name} is not the model of this audit: its SHA-256 is {explainer.sha256}")
+    return explainer
+
+
+def sample_of(audit: Audit, count: int, seed: int) -> list[int]:
+    """Positions drawn at random among the images that have a map, rising."""
+    known = np.array(audit.explained)
+    return sorted(np.random.default_rng(seed).choice(known, min(count, len(known)), replace=False).tolist())
+
+
+def replay(
+    audit: Audit,
+    explainer: Explainer,
+    dataset: Dataset,
+    positions: Sequence[int],
+    tolerances: Tolerances = Tolerances(),
+) -> Iterator[Replayed]:
+    """Run images again, one after the other, and compare each with its row."""
+    settings = settings_of(audit.facts)
+    work = PartWork(explainer, dataset, audit.place, settings, audit.part_size)
+    covers = Covers(settings)
+    rows = recorded(audit, positions)
+    for position, row, scores in zip(positions, rows, audit.maps(positions), strict=True):
+        try:
+            if position >= len(dataset.entries):
+                raise InputError("not in the data")
+            subject = read_subject(position, dataset.entries[position], explainer, work.labels, settings)
+            made = make_rows(explainer, work.own, [subject], settings, covers)[0]
+        except InputError as error:
+            yield Replayed(position, row["image"], None, None, (str(error),))
+            continue
+        yield compare(row, scores, made, tolerances)
+
+
+def settings_of(facts: Mapping[str, Any]) -> AuditSettings:
+    """The settings of an audit; regions and how it was run do not matter for a single image."""
+    return AuditSettings(
+        method=choose_method(facts["method"], **facts["options"]),
+        score=facts["score"],
+        target=facts["target"],
+        check=CheckSettings(**facts["check"]),
+        seed=facts["seed"],
+        batch_size=facts["batch_size"],
+        privacy=facts["privacy"],
+    )
+
+
+def recorded(audit: Audit, positions: Sequence[int]) -> list[dict[str, Any]]:
+    """The recorded rows of images."""
+    places = np.searchsorted(audit.table["position"].to_numpy(), np.asarray(positions, np.int64))
+    rows: list[dict[str, Any]] = audit.table.select(list(COLUMNS)).take(places).to_pylist()
+    return rows
+
+
+def compare(row: Mapping[str, Any], scores: Array, made: Row, tolerances: Tolerances) -> Replayed:
+    """A row made again beside the recorded one."""
+    wrong = [
+        f"{name} is {now}, recorded {row[name]}"
+        for name in ("image", "image_sha256", "predicted", "target", "check_passed")
+        if (now := getattr(made, name)) != row[name]
+    ]
+    assert made.logit is not None
+    assert made.map is not None
+    logit = abs(made.logit - row["logit"]) / max(1.0, abs(row["logit"]))
+    if logit > tolerances.logit:
+        wrong.append(f"logit differs by {logit:.2g}, allowed {tolerances.logit:g}")
+    if made.map.shape != scores.shape:
+        return Replayed(row["position"], row["image"], logit, None, (*wrong, f"the map has shape {made.map.shape}"))
+    strongest = max(float(np.abs(scores).max()), float(np.finfo(np.float32).tiny))
+    apart = float(np.abs(made.map.astype(np.float64) - scores).max()) / strongest
+    if not apart <= tolerances.map:
+        wrong.append(f"map differs by {apart:.2g} of its strongest score, allowed {tolerances.map:g}")
+    return Replayed(row["position"], row["image"], logit, apart, tuple(wrong))
