@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,12 +42,23 @@ def _evaluate(tensor: Any, facts: Mapping[str, TensorFact], opset: int, batch: i
     if node.op == "Shape" and node.inputs[0].name in facts:
         sizes = [batch if size is None else size for size in facts[node.inputs[0].name].dims]
         return np.asarray(sizes[node.attrs.get("start", 0) : node.attrs.get("end", len(sizes))], dtype=np.int64)
+    if node.op == "DequantizeLinear":
+        return _dequantised([_evaluate(source, facts, opset, batch) for source in node.inputs if source.name])
     if node.op not in ARITHMETIC or _size(tensor, facts) > SMALL:
         return None
     values = {source.name: _evaluate(source, facts, opset, batch) for source in node.inputs if source.name}
     if any(array is None for array in values.values()):
         return None
     return _run(node, tensor.name, values, opset)
+
+
+def _dequantised(values: Sequence[Array | None]) -> Array | None:
+    """s (q - z) for a scale s of the whole tensor; the reference has this operator only from opset 19 on."""
+    q, scale, *zero = values
+    if q is None or scale is None or scale.size != 1 or q.dtype.kind not in "iu" or any(z is None for z in zero):
+        return None
+    shifted = q.astype(np.int64) - sum(int(z.item()) for z in zero if z is not None)
+    return np.asarray(shifted.astype(scale.dtype) * scale.reshape(()))
 
 
 def _size(tensor: Any, facts: Mapping[str, TensorFact]) -> int:

@@ -58,6 +58,8 @@ class Emit:
 
     def as_sym(self, tensor: Any) -> Sym:
         """The Sym of a graphsurgeon tensor, written here or of the file."""
+        if isinstance(tensor, gs.Constant):
+            return Sym(self, tensor, numpy_type(tensor.dtype), tuple(tensor.shape))
         return self._outputs.get(tensor.name) or self.sym(tensor.name)
 
     def more_outputs(self, node: Any, dims: Sequence[Dims], dtype: Any) -> tuple[Sym, ...]:

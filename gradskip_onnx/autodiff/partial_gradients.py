@@ -57,6 +57,9 @@ class Piece:
     def with_part(self, part: Sym) -> Piece:
         return replace(self, part=part)
 
+    def scaled(self, factor: float) -> Piece:
+        return self.with_part(self.part.scaled(factor))
+
     def cast(self, dtype: Any) -> Piece:
         return self.with_part(self.part.cast(dtype))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from gradskip_onnx.autodiff.emit import Emit, Sym
 from gradskip_onnx.autodiff.partial_gradients import Piece
+from gradskip_onnx.autodiff.stored_weights import as_stored
 from gradskip_onnx.errors import MissingRuleError
 from gradskip_onnx.types import Array
 
@@ -28,13 +29,13 @@ class Inputs:
     names: tuple[str, ...]
 
     def __getitem__(self, index: int) -> Sym:
-        return self.emit.sym(self.names[index])
+        return as_stored(self.emit.sym(self.names[index]))
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __iter__(self) -> Iterator[Sym]:
-        return (self.emit.sym(name) for name in self.names)
+        return (self[index] for index in range(len(self.names)))
 
     def get(self, index: int) -> Sym | None:
         return self[index] if self.has(index) else None
@@ -71,6 +72,11 @@ class Node:
     def value(self, index: int) -> Array | None:
         """The value of an input that is a small constant, else None."""
         return self.emit.value(self.x.names[index]) if self.x.has(index) else None
+
+    def number(self, index: int) -> float | None:
+        """The value of an input that is one stored number other than 0, else None."""
+        found = self.value(index)
+        return float(found.item()) if found is not None and found.size == 1 and found.item() else None
 
     def first(self, g: Gradient) -> tuple[Gradient, ...]:
         """The gradients of all inputs if only the first has one, `g`; the others are axes, shapes or indices."""

@@ -35,12 +35,19 @@ def sub(_: Node, g: Sym) -> Out:
 
 @vjp("Mul")
 def mul(n: Node, g: Sym) -> Out:
-    return g * n.x[1], g * n.x[0]
+    return _by_factor(n, g, 1), _by_factor(n, g, 0)
+
+
+def _by_factor(n: Node, g: Sym, index: int) -> Sym:
+    """g times an input; a stored number joins the product that made g."""
+    number = n.number(index)
+    return g * n.x[index] if number is None else g.scaled(number)
 
 
 @vjp("Div")
 def div(n: Node, g: Sym) -> Out:
-    return g / n.x[1], -(g * n.y / n.x[1])
+    number = n.number(1)
+    return g / n.x[1] if number is None else g.scaled(1 / number), -(g * n.y / n.x[1])
 
 
 @vjp("Neg")

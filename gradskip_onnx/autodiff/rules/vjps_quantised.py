@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradskip_onnx.autodiff.emit import Sym
+from gradskip_onnx.autodiff.factors import over, times
 
 from .table import Gradient, Node, vjp
 from .vjps_spatial import conv_to_image
@@ -41,7 +42,9 @@ def with_scale(n: Node, values: Sym, scale: Sym | None) -> Out:
 @vjp("QuantizeLinear", note=STRAIGHT)
 def quantize(n: Node, g: Sym) -> Out:
     """q = x/s + z: dx = dq / s, ds = -x dq / s²."""
-    x = n.x[0]
+    x, number = n.x[0], n.number(1)
+    if number is not None and not n.needs_gradient[1]:
+        return n.first(times(g, 1 / number).cast(x.dtype))
     scale = along_axis(n, n.x[1], x.rank).cast(g.dtype)
     dx = g / scale
     return with_scale(n, dx.cast(x.dtype), -(dx * x.cast(g.dtype) / scale))
@@ -50,7 +53,9 @@ def quantize(n: Node, g: Sym) -> Out:
 @vjp("DequantizeLinear", note=STRAIGHT)
 def dequantize(n: Node, g: Sym) -> Out:
     """x = s (q - z): dq = s dx, ds = (q - z) dx."""
-    wide = g.cast(np.float32)
+    wide, number = g.cast(np.float32), n.number(1)
+    if number is not None and not n.needs_gradient[1]:
+        return n.first(times(wide, number))
     axis = int(n.attrs.get("axis", 1))
     shifted = wide * centred(n, 0, 2, axis) if n.needs_gradient[1] else None
     return with_scale(n, wide * along_axis(n, n.x[1], n.x[0].rank).cast(np.float32), shifted)
@@ -60,7 +65,7 @@ def dequantize(n: Node, g: Sym) -> Out:
 def dynamic_quantize(n: Node, g: Sym | None, *_: Sym | None) -> Out:
     """q = x/s + z; s is computed from x, but not differentiated."""
     scale = n.emit.sym(n.ys[1])
-    return (None if g is None else g / scale,)
+    return (None if g is None else over(g, scale),)
 
 
 def centred(n: Node, values: int, zero: int, axis: int | None) -> Sym:

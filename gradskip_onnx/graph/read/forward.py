@@ -88,11 +88,16 @@ def share_copies(graph: gs.Graph) -> gs.Graph:
 
 
 def fold(graph: gs.Graph, values: Mapping[str, Array]) -> gs.Graph:
-    """Replace the tensors in `values` by constants and drop the nodes that computed them."""
+    """Replace the tensors in `values` by constants and drop the nodes that computed them.
+
+    A stored tensor that is dequantised stays as it is: ONNX Runtime runs the nodes around it on the integers.
+    """
     outputs = {tensor.name for tensor in graph.outputs}
     for node in graph.nodes:
         names = [tensor.name for tensor in node.outputs]
-        if names and all(name in values and name not in outputs for name in names):
+        if node.op == "DequantizeLinear" or not names:
+            continue
+        if all(name in values and name not in outputs for name in names):
             tensors = list(node.outputs)
             node.outputs.clear()
             for tensor in tensors:

@@ -32,24 +32,9 @@ def quantise(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
     return w.op("QuantizeLinear", y, n.inputs[first], *([zero] if zero is not None else []), gives=kind)
 
 
-def quantise_as_kernel(w: Write, n: gs.Node, y: gs.Tensor, first: int) -> gs.Tensor:
-    """Quantise `y` to the very integers that the fused operator gives; the gradient goes through `y` alone.
-
-    Kernels in fixed point, or with sums in another order, sometimes round a tie the other way (for sums of operands on
-    similar grids one in twenty), which would shift all later values. The two differ by one step at most, so the sign
-    of the difference corrects it, and no gradient passes through a sign.
-    """
-    near = quantise(w, n, y, first)
-    exact = w.op(n.op, *n.inputs, gives=w.dtype(near), domain=n.domain, **n.attrs)
-    steps = w.op("Sign", w.op("Sub", w.cast(exact, np.float32), w.cast(near, np.float32)))
-    grid = [tensor for tensor in (n.inputs[first], optional_input(n, first + 1)) if tensor is not None]
-    value = w.op("DequantizeLinear", near, *grid, gives=np.float32)
-    return quantise(w, n, w.op("Add", value, w.op("Mul", steps, n.inputs[first])), first)
-
-
 @lowering("QLinearMatMul", domain="")
 def qlinear_matmul(w: Write, n: gs.Node) -> Outputs:
-    return (quantise_as_kernel(w, n, w.op("MatMul", dequantise(w, n, 0), dequantise(w, n, 3)), 6),)
+    return (quantise(w, n, w.op("MatMul", dequantise(w, n, 0), dequantise(w, n, 3)), 6),)
 
 
 @lowering("QLinearConv", domain="")
@@ -85,7 +70,7 @@ def qlinear_product(w: Write, n: gs.Node) -> Outputs:
 
 @lowering("QLinearAdd")
 def qlinear_sum(w: Write, n: gs.Node) -> Outputs:
-    return (quantise_as_kernel(w, n, w.op("Add", dequantise(w, n, 0), dequantise(w, n, 3)), 6),)
+    return (quantise(w, n, w.op("Add", dequantise(w, n, 0), dequantise(w, n, 3)), 6),)
 
 
 @lowering("QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearReduceMean")
