@@ -56,6 +56,10 @@ class Emit:
         """Whether this object wrote the node; else it is a node of the file."""
         return node.outputs[0].name in self._outputs
 
+    def has(self, tensor: Any) -> bool:
+        """Whether `as_sym` knows a tensor; one that a caller made outside of this object it does not."""
+        return isinstance(tensor, gs.Constant) or tensor.name in self._tensors
+
     def as_sym(self, tensor: Any) -> Sym:
         """The Sym of a graphsurgeon tensor, written here or of the file."""
         if isinstance(tensor, gs.Constant):

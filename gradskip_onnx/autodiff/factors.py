@@ -93,9 +93,9 @@ def _rest(x: Sym, product: Any, divisor: Sym) -> Sym | int | None:
 
 
 def _maker(x: Sym) -> Any | None:
-    """The node of the backward pass that made a tensor."""
+    """The node of the backward pass that made a tensor, from tensors that are known."""
     node = x.tensor.inputs[0] if x.tensor.inputs else None
-    return node if node is not None and x.emit.wrote(node) else None
+    return node if node is not None and x.emit.wrote(node) and all(map(x.emit.has, node.inputs)) else None
 
 
 def _number(tensor: Any) -> float | None:

@@ -21,7 +21,7 @@ from gradskip_onnx.autodiff.rulesets.table import GRADIENT
 from gradskip_onnx.autodiff.scores.seeds import Seed, logit, named_seed
 from gradskip_onnx.graph.architecture import Reading
 from gradskip_onnx.graph.read.assemble import assemble
-from gradskip_onnx.graph.rewrite.integer_softmax import split_rounded_softmax
+from gradskip_onnx.graph.rewrite.integer_kernels import keep_integer_kernels
 from gradskip_onnx.graph.rewrite.mix_before_enlarging import OPERATORS, mix_before_enlarging
 from gradskip_onnx.graph.rewrite.prune_rows import prune_rows
 from gradskip_onnx.graph.rewrite.repeat_head import mean_in_place_of_each, readable, repeat_head
@@ -85,7 +85,7 @@ def build_plan(
     outputs = [name for name in outputs if name not in makers] + [n for maker in makers.values() for n in maker.inputs]
     if added.chosen:
         recompute_large(graph, forward, outputs, facts, source.opset["ai.onnx"])
-    split_rounded_softmax(graph, outputs, facts, source.opset["ai.onnx"])
+    keep_integer_kernels(graph, forward or list(graph.nodes), outputs, facts, source.opset["ai.onnx"])
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
     for tensor in graph.outputs:

@@ -139,6 +139,7 @@ def open_bytes(
     options = ort.SessionOptions()
     options.log_severity_level = QUIET
     options.add_session_config_entry("session.force_spinning_stop", "1")  # NumPy needs the cores after a run
+    options.add_session_config_entry("session.qdqisint8allowed", "1")  # int8 activations have integer kernels here too
     if threads is not None:
         options.intra_op_num_threads = threads
     if low_memory or not optimise:
