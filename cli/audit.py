@@ -125,7 +125,7 @@ def audit(model: Path, data: str, **flags: Any) -> None:
     terminal.warn(dataset.warnings)
     count = len(dataset.entries)
     with terminal.progress(count) as bar:
-        found = run_audit(explainer, dataset, flags["output"], settings, lambda left: _counting(bar, count - left))
+        found = run_audit(explainer, dataset, flags["output"], settings, lambda left: counting(bar, count - left))
     finished = Finished(found, explainer, dataset, terminal, flags, {})
     codes = [code for code in (stage(finished) for stage in STAGES) if code]
     terminal.document(finished.document, single=True)
@@ -151,7 +151,7 @@ def read_settings(flags: Mapping[str, Any]) -> AuditSettings:
     )
 
 
-def _counting(bar: Bar, done: int) -> Step:
+def counting(bar: Bar, done: int) -> Step:
     """What is called after each image; those of an earlier run are counted at once."""
     bar.skip(done)
     return bar

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": (".explain", "Draw what a model looked at in images."),
     "inspect": (".inspect", "Show the blocks found in a model, and what was proven about them."),
     "evaluate": (".evaluate", "Compare methods on a model and images: table, curves, pictures."),
+    "compare": (".compare", "Compare two files, devices, methods or audits: flips, and how alike the maps are."),
     "audit": (".audit", "Explain and check every image of a data set; go on after a stop."),
     "verify": (".verify", "Check an audit by hashes: nothing in it was changed."),
     "replay": (".replay", "Run a sample of an audit again, and compare."),

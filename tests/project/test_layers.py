@@ -15,7 +15,18 @@ FOLDERS = {"gradskip_onnx": "gradskip_onnx", "exporters": "gradskip_onnx.exporte
 # never in a circle.
 LEVELS: dict[str, tuple[str, ...]] = {
     "commands": ("cli", "exporters", "web"),
-    "studies": ("adapters", "plugins", "evidence", "report", "findings", "audit", "evaluation", "metrics", "datasets"),
+    "studies": (
+        "adapters",
+        "plugins",
+        "evidence",
+        "report",
+        "comparison",
+        "findings",
+        "audit",
+        "evaluation",
+        "metrics",
+        "datasets",
+    ),
     "explanations": ("api", "pipeline", "selfcontained", "ingraph", "output", "drawing", "explanation"),
     "passes": ("passes", "cache", "instrument", "methods"),
     "graphs": ("graph", "autodiff", "surgeon", "runtime", "model_file"),

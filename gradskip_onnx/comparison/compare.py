@@ -1,0 +1,124 @@
+"""Compares two audits image by image: the findings of a comparison, each with its interval overall and by class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradskip_onnx.audit.reading import Audit
+from gradskip_onnx.findings.estimates import COVERAGE, Estimate, estimates, mean, share, standing_out
+from gradskip_onnx.findings.found import Better, Finding, Findings, Flag
+from gradskip_onnx.findings.row import EXAMPLES
+from gradskip_onnx.metrics.statistics import Interval, percentiles
+from gradskip_onnx.types import Array
+
+from .measures import MEASURES
+from .pairs import Pairs, Step, pair
+
+RESAMPLES = 2000
+TAIL = 0.05  # the share of the images with the lowest similarity
+AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Two audits and what was found between them; examples are positions in the first."""
+
+    first: Audit
+    second: Audit
+    pairs: Pairs
+    found: Findings
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A finding of a comparison: the column it reads, and how its values become one number."""
+
+    name: str
+    definition: str
+    unit: str
+    better: Better
+    column: str
+    estimate: Callable[[int, int], Estimate]  # (resamples, seed)
+    flags: bool = True  # whether classes that stand out are named
+
+
+def compare(
+    first: Audit, second: Audit, *, resamples: int = RESAMPLES, seed: int = 0, step: Step | None = None
+) -> Comparison:
+    """The comparison of two audits of the same images; `step` is called with the name of each pair."""
+    pairs = pair(first, second, step or _silent)
+    found = tuple(_finding(row, pairs, row.estimate(resamples, seed)) for row in ROWS)
+    return Comparison(first, second, pairs, Findings(len(pairs.images), found))
+
+
+def tail(span: tuple[float, float]) -> Callable[[int, int], Estimate]:
+    """The value that TAIL of the images stay below, with a bootstrap interval."""
+
+    def estimate(resamples: int, seed: int) -> Estimate:
+        def quantile(values: Array) -> Interval:
+            count, value = len(values), float(np.quantile(values, TAIL))
+            if count == 1:
+                return Interval(value, *span, 1)
+            rng, step = np.random.default_rng(seed), max(1, AT_ONCE // count)
+            sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
+            drawn = [np.quantile(values[rng.integers(count, size=(size, count))], TAIL, axis=1) for size in sizes]
+            low, high = percentiles(np.concatenate(drawn), COVERAGE)
+            return Interval(value, low, high, count)
+
+        return quantile
+
+    return estimate
+
+
+def _mean(span: tuple[float, float]) -> Callable[[int, int], Estimate]:
+    return lambda resamples, seed: mean(span, resamples, seed)
+
+
+def _share(_resamples: int, _seed: int) -> Estimate:
+    return share
+
+
+ROWS: tuple[Row, ...] = (
+    Row("flips", "images to which the two give different classes", "share of images", "lower", "flipped", _share),
+    *(Row(one.name, one.definition, one.unit, "higher", one.name, _mean(one.span)) for one in MEASURES),
+    *(
+        Row(f"{one.name}-tail", f"the value of {one.name} that the worst twentieth of the images stays below", one.unit,
+            "higher", one.name, tail(one.span), flags=False)
+        for one in MEASURES
+    ),
+    Row("accuracy-change", "how much more often the second is right", "share of labelled images", "higher",
+        "accuracy_change", _mean((-1.0, 1.0))),
+    Row("probability-change", "probability that the second gives to the class it explains, minus that of the first",
+        "difference of probabilities", "neither", "probability_change", _mean((-1.0, 1.0))),
+)  # fmt: skip
+
+NAMES = tuple(row.name for row in ROWS)
+
+
+def _finding(row: Row, pairs: Pairs, estimate: Estimate) -> Finding:
+    values = pairs.columns[row.column]
+    overall, classes = estimates(values, pairs.classes, estimate)
+    sign = {"higher": 1, "lower": -1, "neither": 0}[row.better]
+    order = np.argsort(values * sign if sign else -np.abs(values), kind="stable")
+    worst = [int(at) for at in order if not np.isnan(values[at])][:EXAMPLES]
+    if row.name == "flips":
+        worst = [at for at in worst if values[at]]
+    apart = standing_out(values, pairs.classes).items() if row.flags else ()
+    flags = tuple(Flag(index, f"{abs(gap):.3g} worse than the other classes") for index, gap in apart if gap * sign < 0)
+    return Finding(
+        row.name,
+        row.definition,
+        row.unit,
+        row.better,
+        overall,
+        classes,
+        tuple(int(pairs.positions[0][at]) for at in worst),
+        flags,
+    )
+
+
+def _silent(_name: str) -> None:
+    """Show no progress."""
