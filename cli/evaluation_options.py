@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SOME_FAILED = 6
 # The keys of datasets.LAYOUTS, without importing it for --help.
-LAYOUT_NAMES = ("planted", "medmnist", "ade20k", "imagenet", "samples", "folder")
+LAYOUT_NAMES = ("planted", "list", "address", "medmnist", "ade20k", "imagenet", "samples", "folder")
 
 
 def output_option(default: str, content: str) -> Callable[[Any], Any]:

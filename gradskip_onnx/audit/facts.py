@@ -30,7 +30,9 @@ def audit_facts(explainer: Explainer, dataset: Dataset, settings: AuditSettings)
     """The content of audit.json, in the types of JSON."""
     architecture, method = explainer.architecture, explainer.settled(settings.method)
     source = {} if dataset.source is None else dataset.source.facts()
-    address = hidden(dataset.where) if settings.privacy else dataset.where
+    address = dataset.where
+    if settings.privacy:
+        address, source = hidden(address), source | {"synsets": None}
     found = plain({
         "format": FORMAT,
         "model": {"file": explainer.name, "sha256": explainer.sha256, "files": explainer.model.file_hashes()},

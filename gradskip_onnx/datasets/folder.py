@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.images.labels import read_json, read_text
+from gradskip_onnx.images.labels import parse_json, read_text
 
 from .entry import Dataset, Entry
 from .files import file_entry, images_under
@@ -46,7 +46,7 @@ def _by_folder(root: Path) -> dict[Path, str]:
 
 def _by_table(table: Path) -> dict[Path, str]:
     """The images and labels in a table; raises InputError for a file outside its folder."""
-    rows = _json_rows(table) if table.suffix == ".json" else _csv_rows(table)
+    rows = read_table(read_text(table), str(table))
     root = Path(os.path.realpath(table.parent))
     names: dict[Path, str] = {}
     for file, label in rows.items():
@@ -57,8 +57,13 @@ def _by_table(table: Path) -> dict[Path, str]:
     return names
 
 
-def _csv_rows(table: Path) -> dict[str, str]:
-    reader = csv.DictReader(io.StringIO(read_text(table)))
+def read_table(text: str, name: str) -> dict[str, str]:
+    """The label of each file in the text of a table; errors call it `name`, which says whether it is CSV or JSON."""
+    return _json_rows(text, name) if name.endswith(".json") else _csv_rows(text, name)
+
+
+def _csv_rows(text: str, table: str) -> dict[str, str]:
+    reader = csv.DictReader(io.StringIO(text))
     try:
         if not {"file", "label"} <= set(reader.fieldnames or ()):
             raise InputError(
@@ -69,8 +74,8 @@ def _csv_rows(table: Path) -> dict[str, str]:
         raise InputError(f"{table}: line {reader.line_num} is not CSV ({error})") from None
 
 
-def _json_rows(table: Path) -> dict[str, str]:
-    document = read_json(table)
+def _json_rows(text: str, table: str) -> dict[str, str]:
+    document = parse_json(text, table)
     kinds = (str, int, type(None))
     if not isinstance(document, Mapping) or not all(isinstance(label, kinds) for label in document.values()):
         raise InputError(f'{table}: expected an object of file: label, such as {{"cat.png": 281}}')

@@ -7,27 +7,32 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from gradskip_onnx.addresses import is_remote, on_disk
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.imports.plugins import PluginRows
 from gradskip_onnx.untrusted_files import shortened
 
-from . import ade20k, folder, imagenet, medmnist, planted, samples
+from . import address, ade20k, folder, imagenet, listed, medmnist, planted, samples
 from .entry import Dataset, DatasetSource
 from .layout import DatasetRequest, Layout
 from .selection import Selection
 
 # Tried in this order, the most specific first; `folder` recognises any folder.
-_ROWS = (planted.LAYOUT, medmnist.LAYOUT, ade20k.LAYOUT, imagenet.LAYOUT, samples.LAYOUT, folder.LAYOUT)
+_ROWS = (
+    planted.LAYOUT, listed.LAYOUT, address.LAYOUT, medmnist.LAYOUT, ade20k.LAYOUT, imagenet.LAYOUT, samples.LAYOUT,
+    folder.LAYOUT,
+)  # fmt: skip
 LAYOUTS: dict[str, Layout] = {row.name: row for row in _ROWS}
 PLUGINS: PluginRows[Layout] = PluginRows("layout", "gradskip_onnx.datasets", Layout)
 
 
 def load(where: str, layout: str | None = None, *, split: str | None = None, synsets: Path | None = None) -> Dataset:
-    """The dataset at a path, or `planted:COUNT`; images are read later, on demand."""
+    """The dataset at a path or an address, or `planted:COUNT`; images are read later, on demand."""
+    where = on_disk(where)
     named = None if layout is None else PLUGINS.find(layout, LAYOUTS)
     if not where:  # Path("") is the working folder
         raise InputError("data '': name a file, a folder or planted:COUNT")
-    if not (planted.detect(where) or os.path.exists(where) or (named and _detects(named, where))):
+    if not (planted.detect(where) or is_remote(where) or os.path.exists(where) or (named and _detects(named, where))):
         raise InputError(f"data {shortened(where)}: no such file or folder")
     row = next((row for row in ((named,) if named else _in_order()) if _detects(row, where)), None)
     if row is None:

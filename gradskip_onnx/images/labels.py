@@ -27,11 +27,15 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> object:
     """The content of a small JSON file; raises InputError with its path if it cannot be read."""
-    text = read_text(path)
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, name: str) -> object:
+    """The document in a text; errors call it `name`."""
     try:
         document: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({str(error)[:80]})") from None
+        raise InputError(f"{name}: not JSON ({str(error)[:80]})") from None
     return document
 
 

@@ -238,3 +238,51 @@ def test_data_put_together_by_hand(model, tmp_path):
 def check(left: int, expected: int, step):
     assert left == expected
     return step
+
+
+class TestAddresses:
+    def test_data_and_output_at_addresses(self, audit, model, photos, tmp_path):
+        """The same rows from and to file systems that are not the disk, and file:// is the disk."""
+        import fsspec
+
+        memory = fsspec.filesystem("memory")
+        for path in sorted(photos.iterdir()):
+            memory.pipe_file(f"/{tmp_path.name}/photos/{path.name}", path.read_bytes())
+        data, out = f"memory://{tmp_path.name}/photos", f"memory://{tmp_path.name}/audit"
+
+        far = run_audit(model, load(data), out, SETTINGS)
+        near = run_audit(model, load(f"file://{photos}"), f"file://{tmp_path}/near", SETTINGS)
+
+        assert rows_of(far) == rows_of(near) == rows_of(audit)
+        assert sorted(path.name for path in (tmp_path / "near" / "parts").glob("*.parquet")) == [
+            f"part-0000{at}.parquet" for at in range(3)
+        ]
+        assert not [name for name in memory.ls(f"/{tmp_path.name}/audit/parts", detail=False) if "tmp" in name]
+
+    def test_it_goes_on_at_an_address(self, audit, model, photos, tmp_path):
+        out = f"memory://{tmp_path.name}/audit"
+        first = run_audit(model, load(str(photos)), out, SETTINGS)
+        first.place.remove(part_path(2))
+
+        assert rows_of(run_audit(model, load(str(photos)), out, SETTINGS)) == rows_of(audit)
+
+
+class TestTruth:
+    def test_boxes_and_masks_of_a_list(self, model, photos, tmp_path):
+        """Relevance inside the known box of the label, where the label is what is explained."""
+        lines = [f"{at:02}.png,{at % 5},0 0 16 32" for at in range(4)]
+        (photos / "list.csv").write_text("image,label,boxes\n" + "\n".join(lines) + "\n")
+        try:
+            found = run_audit(model, load(str(photos / "list.csv")), tmp_path, replace(SETTINGS, target="label"))
+        finally:
+            (photos / "list.csv").unlink()
+
+        for at, row in enumerate(found.table.to_pylist()):
+            grid = np.maximum(found.map(at), 0)
+            assert row["inside_area"] == 0.5
+            if grid.any():
+                assert row["inside"] == pytest.approx(grid[:, : grid.shape[1] // 2].sum() / grid.sum(), rel=1e-6)
+            else:
+                assert row["inside"] is None
+                assert "no score of the map is positive" in row["abstained"]
+            assert row["pointed"] == (row["peak_column"] < 0.5)

@@ -18,4 +18,4 @@ def test_every_file_that_reads_a_layout_is_in_the_table():
 
 
 def test_the_order_in_which_layouts_are_tried():
-    assert tuple(LAYOUTS) == ("planted", "medmnist", "ade20k", "imagenet", "samples", "folder")
+    assert tuple(LAYOUTS) == ("planted", "list", "address", "medmnist", "ade20k", "imagenet", "samples", "folder")

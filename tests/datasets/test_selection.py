@@ -9,11 +9,11 @@ from gradskip_onnx.errors import InputError
 
 def test_what_is_no_dataset(tmp_path):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "a.dat").write_text("x")
     for where, layout, message in (
         (tmp_path / "missing", None, "no such file"),
         (tmp_path / "empty", None, "no images"),
-        (tmp_path / "a.txt", None, "of no layout"),
+        (tmp_path / "a.dat", None, "of no layout"),
         (tmp_path / "empty", "ade20k", "not of layout ade20k"),
         (tmp_path / "empty", "coco", "unknown layout"),
         ("planted:many", None, "planted:COUNT"),
