@@ -21,6 +21,7 @@ Examples:
   gradskip-onnx export deit_tiny_patch16_224 -o model.onnx
   gradskip-onnx export deit_tiny_patch16_224 --checkpoint weights.pth -o model.onnx
   gradskip-onnx export segformer_b0 --size 512x512 -o segmenter.onnx
+  gradskip-onnx export deit_tiny_patch16_224 --show tensors -o model.onnx
   gradskip-onnx export path/to/folder --opset 17 --plain -o forward_only.onnx
 """
 
@@ -34,10 +35,12 @@ Examples:
 @click.option("--size", callback=read_size, metavar="N|HxW", help="Image size.  [default: the model's own]")
 @click.option("--classes", type=click.IntRange(min=2), metavar="N", help="Number of classes.  [default: the model's]")
 @click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
+@click.option("--show", type=click.Choice(["map", "tensors"]), default="map", show_default=True,
+              help="Besides logits: the map of gradskip+, or attention, tokens and gradients.")  # fmt: skip
 @click.option("--plain", is_flag=True, help="Only the forward graph.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-def export(name: str, output: Path, opset: int, plain: bool, force: bool, **flags: Any) -> None:
-    """Write the model NAME as ONNX: forward graph, and gradients of a class score at every block.
+def export(name: str, output: Path, opset: int, plain: bool, show: Any, force: bool, **flags: Any) -> None:
+    """Write the model NAME as ONNX, with the map of a class as a further output.
 
     NAME is a timm name (vit_*, deit_*), a SegFormer (segformer_b0 .. b5, nvidia/mit-b0) or a folder saved by
     transformers. The file is compared with the torch model at once; exit code 5 if they disagree.
@@ -49,7 +52,7 @@ def export(name: str, output: Path, opset: int, plain: bool, force: bool, **flag
 
     terminal = Terminal()
     with _steps() as step:
-        report = run(ExportRequest(name, **flags), output, opset=opset, plain=plain, force=force, step=step)
+        report = run(ExportRequest(name, **flags), output, opset=opset, plain=plain, show=show, force=force, step=step)
     terminal.table(_table(report))
     report.require_sound()
     for file in report.files:

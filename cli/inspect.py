@@ -33,6 +33,8 @@ def inspect(model: Path, why: bool, size: tuple[int, int] | None, task: TaskName
     """
     from gradskip_onnx.api import read_file
     from gradskip_onnx.errors import UnsupportedModelError
+    from gradskip_onnx.graph.read.load import load
+    from gradskip_onnx.model_file.metadata import read_metadata
 
     from .console import Terminal
     from .inspect_report import mismatch_table, report, unsupported_document
@@ -45,4 +47,5 @@ def inspect(model: Path, why: bool, size: tuple[int, int] | None, task: TaskName
         if why and error.mismatches:
             terminal.table(mismatch_table(error.mismatches))
         raise
-    report(terminal, model, reading, why=why)
+    built = read_metadata(load(model)).built
+    report(terminal, model, reading, built, why=why)

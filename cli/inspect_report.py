@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gradskip_onnx.errors import UnsupportedModelError, printable
 from gradskip_onnx.graph.architecture import Reading
+from gradskip_onnx.model_file.metadata import Built
 from gradskip_onnx.types import Block, Mismatch, Proof
 
 from .console import Terminal
@@ -19,14 +20,16 @@ from .console import Terminal
 FORMAT = 1
 
 
-def report(terminal: Terminal, model: Path, reading: Reading, *, why: bool) -> None:
+def report(terminal: Terminal, model: Path, reading: Reading, built: Built | None, *, why: bool) -> None:
     """Print the architecture of a supported model; `why` adds every proof and mismatch."""
     architecture = reading.architecture
-    terminal.document(document(model, reading), single=True)
+    terminal.document(document(model, reading, built), single=True)
     channels, height, width = architecture.input_dims
     terminal.print(f"model   {model.name}: {architecture.task}")
     terminal.print(f"input   {architecture.input}: {channels} channels, {height}x{width} ({architecture.input_layout})")
     terminal.print(f"logits  {architecture.logits}: {architecture.classes} classes")
+    for word, text in () if built is None else built_in(built):
+        terminal.print(f"{word:<8}{printable(text)}")
     for note in architecture.assumptions:
         terminal.print(f"note    {printable(note)}")
     tables = [block_table(reading), tensor_table(architecture.blocks)]
@@ -38,6 +41,23 @@ def report(terminal: Terminal, model: Path, reading: Reading, *, why: bool) -> N
         terminal.table(drawn)
     if architecture.unmatched and not why:
         terminal.print(f"{len(architecture.unmatched)} places looked like a block and are none; --why lists them")
+
+
+def built_in(built: Built) -> list[tuple[str, str]]:
+    """What `build` wrote into a file, in lines of a word and a text."""
+    options = ", ".join(f"{name}={value}" for name, value in built.options.items())
+    view = [f"{built.top} classes"] if built.top else []
+    view += [word for word in ("smoothed", "normalised") if getattr(built, word)]
+    made = ", ".join([f"map on the {built.map}", *view, built.precision, f"preprocessing {built.preprocessing}"])
+    inputs = ", ".join(f"{word} {name}" for word, name in built.inputs.items() if name)
+    outputs = ", ".join(f"{word} {name}" for word, name in built.outputs.items())
+    return [
+        ("built", f"{built.method}: {options}"),
+        ("", f"{made}; score: {built.score}"),
+        ("", f"from {built.source}, sha256 {built.source_sha256 or 'unknown'}"),
+        ("feeds", inputs),
+        ("gives", outputs),
+    ]
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -109,7 +129,7 @@ def mismatch_table(mismatches: Sequence[Mismatch]) -> Table:
     return table(f"{len(rows)} mismatches", ("looked like", "node", "code", "reason"), rows)
 
 
-def document(model: Path, reading: Reading) -> dict[str, Any]:
+def document(model: Path, reading: Reading, built: Built | None) -> dict[str, Any]:
     """The architecture as a document."""
     architecture = reading.architecture
     shapes = {
@@ -123,6 +143,7 @@ def document(model: Path, reading: Reading) -> dict[str, Any]:
         "supported": True,
         "grid": architecture.grid,
         "shapes": shapes,
+        "built": None if built is None else asdict(built),
         "proofs": [asdict(proof) | {"holds": proof.holds} for proof in architecture.proofs],
     }
 

@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cache": (".cache", "Show or clear the cache of analysed models."),
     "build": (".build", "Write one ONNX file that gives the model's outputs and the map."),
     "web": (".web", "Write a site that explains images in the browser."),
-    "export": (".export", "Write a PyTorch model as ONNX, with its gradient graph."),
+    "export": (".export", "Write a PyTorch model as ONNX, with its explanation."),
 }
 
 EXAMPLES = """\b

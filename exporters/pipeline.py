@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import onnx
 
@@ -14,10 +14,12 @@ from gradskip_onnx.errors import InputError, VerificationError
 from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.read.load import in_memory
 from gradskip_onnx.graph.read.load import load as load_source
+from gradskip_onnx.methods import DEFAULT, choose_method
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
 from gradskip_onnx.output.atomic import scratch_folder
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.selfcontained.describe import annotate
+from gradskip_onnx.selfcontained.method_file import BuildSettings, build
 from gradskip_onnx.selfcontained.save import LARGEST_INLINE, refuse_overwriting, save
 from gradskip_onnx.selfcontained.tensors import show_tensors
 from gradskip_onnx.types import Source
@@ -25,11 +27,12 @@ from gradskip_onnx.types import Source
 from . import EXTRA, load
 from .request import Exportable, ExportRequest
 from .trace import DEFAULT_OPSET, trace, tracers
-from .verify import Difference, verify
+from .verify import Difference, verify, verify_map
 
 if TYPE_CHECKING:
     import torch
 
+Shown = Literal["map", "tensors"]
 Step = Callable[[str], None]  # called with a line of text before each step
 
 
@@ -61,10 +64,14 @@ def export(
     *,
     opset: int = DEFAULT_OPSET,
     plain: bool = False,
+    show: Shown = "map",
     force: bool = False,
     step: Step = lambda _text: None,
 ) -> Report:
-    """Write the model that `request` names to `output` and compare the file with it."""
+    """Write the model that `request` names to `output` and compare the file with it.
+
+    The file shows the map of the default method, or the tensors that maps are made of; a `plain` one neither.
+    """
     refuse_overwriting(output, force)  # fails before weights are fetched; `save` checks again
     Folder(output.parent).open()  # also fails early, for a folder that cannot be written to
     tracers(opset)  # and for an opset that cannot
@@ -72,27 +79,39 @@ def export(
     exportable = load(request)
     try:
         with scratch_folder(output.parent) as scratch:
-            files = _write(exportable, output, scratch, opset=opset, plain=plain, force=force, step=step)
+            step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
+            source = _as_source(_traced(exportable, opset, scratch), scratch)
+            files, compared = _write(
+                source, exportable, output, scratch, show="" if plain else show, force=force, step=step
+            )
+            step("verifying against torch")
+            differences = verify(compared, exportable)
+            if compared != output:
+                differences += verify_map(output, compared, exportable)
     except OSError as failure:  # of torch and onnx, which write their own files
         raise InputError(f"{output} cannot be written: {failure.strerror or failure}") from failure
-    step("verifying against torch")
-    differences = verify(output, exportable)
     return Report(exportable.name, tuple(files), opset, exportable.size, len(exportable.labels), differences)
 
 
 def _write(
-    exportable: Exportable, output: Path, scratch: Path, *, opset: int, plain: bool, force: bool, step: Step
-) -> list[Path]:
-    """Trace the model, add the gradient graph, write both; `scratch` is a folder for files in between."""
-    step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
-    source = _as_source(_traced(exportable, opset, scratch), scratch)
-    if plain:
-        model = annotate(source.model, preprocess=exportable.preprocess, labels=exportable.labels)
+    source: Source, exportable: Exportable, output: Path, scratch: Path, *, show: Shown | Literal[""], force: bool,
+    step: Step,
+) -> tuple[list[Path], Path]:  # fmt: skip
+    """Write the files, and say which one to compare with torch: a map is made of tensors, which another file shows."""
+    described: dict[str, Any] = {"preprocess": exportable.preprocess, "labels": exportable.labels}
+    compared = output
+    if not show:
+        model = annotate(source.model, **described)
     else:
         step("finding the blocks and adding their gradients")
-        model = show_tensors(source, read(source), preprocess=exportable.preprocess, labels=exportable.labels)
+        reading = read(source)
+        model = show_tensors(source, reading, **described)
+        if show == "map":
+            compared = scratch / "tensors.onnx"
+            save(model, compared, source)
+            model = build(source, reading, BuildSettings(choose_method(DEFAULT)), **described)
     step(f"writing {output}")
-    return save(model, output, source, force=force)
+    return save(model, output, source, force=force), compared
 
 
 def _traced(exportable: Exportable, opset: int, scratch: Path) -> onnx.ModelProto:

@@ -14,6 +14,7 @@ from gradskip_onnx.graph.read.load import load
 from gradskip_onnx.model_file.metadata import read_description
 from gradskip_onnx.runtime.session import Session, open_session
 from gradskip_onnx.selfcontained.control_flow import SWITCH
+from gradskip_onnx.selfcontained.method_file import EXPLAINED, RELEVANCE
 from gradskip_onnx.tasks import BY_RANK
 from gradskip_onnx.types import Array
 
@@ -62,6 +63,23 @@ def verify(path: Path, exportable: Exportable, *, device: str = "cpu") -> tuple[
             if before is None or not found.relative <= before.relative:
                 worst[quantity, where] = found
     return tuple(worst.values())
+
+
+def verify_map(path: Path, tensors: Path, exportable: Exportable) -> tuple[Difference, ...]:
+    """Compare a file with a map with the one that shows tensors, and with the method in NumPy on these."""
+    from gradskip_onnx.api import load as open_explainer
+
+    session, explainer = open_session(load(path).model, path.parent, "cpu"), open_explainer(tensors, "cpu", cache=False)
+    names = explainer.architecture.logits, RELEVANCE, EXPLAINED
+    image = np.random.default_rng(SEED).standard_normal((1, 3, *exportable.size)).astype(np.float32)
+    ours = session.run(names, {explainer.architecture.input: image})
+    (expected,) = explainer.explain(image)
+    bound = BOUNDS[exportable.dtype]
+    return (
+        difference("logits", "beside the map", ours[names[0]], explainer.predict(image), bound),
+        difference("class explained", "beside the map", ours[EXPLAINED], np.array([expected.target.index]), EXACT),
+        difference("map", expected.relevance.method, ours[RELEVANCE][0], expected.map, bound),
+    )
 
 
 def difference(quantity: str, where: str, ours: Array, theirs: Array, bound: float) -> Difference:

@@ -20,7 +20,7 @@ def folder(tmp_path_factory):
 def whole(folder):
     """A file with its gradient graph, and the command's report."""
     path = folder / "whole.onnx"
-    result = run("export", VIT, "-o", path, "--random-weights", "--size", "64x96", "--opset", 17)
+    result = run("export", VIT, "-o", path, "--random-weights", "--size", "64x96", "--opset", 17, "--show", "tensors")
     assert result.exit_code == 0, result.output
     return path, result
 

@@ -173,3 +173,19 @@ def test_operator_torch_cannot_write_is_one_error(capfd):
 def test_size_that_loses_pixels_is_refused(name, message):
     with pytest.raises(InputError, match=message):
         load(ExportRequest(name, size=(64, 100), random_weights=True))
+
+
+def test_by_default_the_file_gives_the_map(tmp_path):
+    """Its tensors were compared with torch, and the map with that of the method in NumPy on these tensors."""
+    path = tmp_path / "map.onnx"
+    result = run("export", VIT, "-o", path, "--random-weights", "--size", 32, "--opset", 17)
+    assert result.exit_code == 0, result.output
+    onnx.checker.check_model(str(path), full_check=True)
+    session = open_session(onnx.load(path), None, "cpu")
+    notes = json.loads({p.key: p.value for p in onnx.load(path).metadata_props}["gradskip_onnx"])
+
+    assert session.outputs == {"logits", "relevance", "explained"}
+    assert notes["built"]["method"] == "gradskip+"
+    for quantity in ("gradient", "map", "class explained"):
+        assert quantity in result.stdout
+    assert [entry.name for entry in tmp_path.iterdir()] == ["map.onnx"]
