@@ -6,7 +6,7 @@ tokens by all tokens is made of either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -106,7 +106,8 @@ def patches_alone(traced: Traced, block: Block) -> Attending:
         # token -> patch, -1 for a special token; the last entry is that of padding, which is token -1
         patch_of = np.full(count + len(block.special) + 1, -1)
         patch_of[np.delete(np.arange(len(patch_of) - 1), block.special)] = np.arange(count)
-        return Attending(block, attention, count, _single(block, patch_of[np.array(block.windows)]))
+        found = Attending(block, attention, count, _single(block, patch_of[np.array(block.windows)]))
+        return replace(found, attention=found.masked(attention))
     attention = drop(attention, block.special, axis=2)
     if block.reduction == 1:
         attention = drop(attention, block.special, axis=3)
