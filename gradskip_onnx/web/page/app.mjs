@@ -175,7 +175,7 @@ function show(shown) {
   listClasses({
     classes: page.classes,
     shown,
-    open: built.inputs.target && !built.top ? null : new Set(page.maps.keys()),
+    open: built.inputs.target ? null : new Set(page.maps.keys()),
     unit,
     explain: (target) => choose([target]),
     compare: (target) => choose(target === page.shown[1] ? [page.shown[0]] : [page.shown[0], target]),

@@ -39,10 +39,15 @@ export async function open(ort, bytes, options = {}) {
  */
 export async function explain(opened, image, target = PREDICTED) {
   const { ort, session, description } = opened;
-  const { inputs, outputs, task } = description.built;
+  const { inputs, outputs, task, top } = description.built;
   const { tensor, box } = imageTensor(opened, image);
   const feeds = { [inputs.image]: tensor };
-  if (inputs.target) feeds[inputs.target] = new ort.Tensor("int64", BigInt64Array.of(BigInt(target)), [1]);
+  if (inputs.target) {
+    // a file of several classes in one run explains this one and the likeliest others
+    const others = Array.from({ length: Math.max(top - 1, 0) }, (_, rank) => PREDICTED - rank - (target === PREDICTED));
+    const targets = BigInt64Array.from([target, ...others], BigInt);
+    feeds[inputs.target] = new ort.Tensor("int64", targets, top ? [1, top] : [1]);
+  }
   const found = await session.run(feeds, Object.values(outputs));
   const logits = found[outputs.logits];
   const classes = STANDINGS[task](floatsOf(logits), logits.dims, description.labels);
