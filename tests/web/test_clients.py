@@ -8,8 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import onnxruntime
@@ -75,9 +76,9 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no C compiler, or no headers or library of ONNX Runtime")
     folder = tmp_path_factory.mktemp("c")
     (folder / "libonnxruntime.so.1").symlink_to(library)
-    words = [compiler, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", headers, EXAMPLES / "c/explain.c"]
-    words += ["-o", folder / "explain", "-L", folder, "-l:libonnxruntime.so.1", "-lm", f"-Wl,-rpath,{folder}"]
-    subprocess.run(words, check=True)
+    words = [compiler, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", EXAMPLES / "c" / "explain.c"]
+    words += ["-I", headers, "-L", folder, "-l:libonnxruntime.so.1", "-lm", f"-Wl,-rpath,{folder}"]
+    subprocess.run([*map(str, words), "-o", str(folder / "explain")], check=True)
     return folder / "explain"
 
 
@@ -116,15 +117,15 @@ def test_c_says_what_is_wrong(compiled, built, tmp_path):
         assert message in done.stderr
 
 
-def triton_messages() -> Any:
+def triton_messages() -> ModuleType:
     """Triton's own model_config.proto, as its client for Python ships it; nothing else of that is imported."""
     package = importlib.util.find_spec("tritonclient")
     if package is None or not package.submodule_search_locations:
         pytest.skip("tritonclient is not installed")
     path = Path(package.submodule_search_locations[0]) / "grpc" / "model_config_pb2.py"
-    described = importlib.util.spec_from_file_location("model_config_pb2", path)
-    module = importlib.util.module_from_spec(described)
-    described.loader.exec_module(module)
+    loader = SourceFileLoader("model_config_pb2", str(path))
+    module = ModuleType(loader.name)
+    loader.exec_module(module)
     return module
 
 

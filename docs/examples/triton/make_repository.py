@@ -34,7 +34,9 @@ def tensor(kind: str, entry: onnxruntime.NodeArg, *, optional: bool = False) -> 
 
 def config(path: Path, name: str) -> str:
     """The text of config.pbtxt."""
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     parts = [f'name: "{name}"\nbackend: "onnxruntime"\nmax_batch_size: 0']
     parts += [tensor("input", entry) for entry in session.get_inputs()]
     parts += [tensor("input", entry, optional=True) for entry in session.get_overridable_initializers()]
