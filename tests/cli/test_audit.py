@@ -1,0 +1,117 @@
+"""The command `audit`: folder, summary, going on, exit codes, options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gradskip_onnx.audit.reading import read_audit
+from tests.support.command_line import fails, run
+from tests.support.evaluation_data import FLAGS, model_bytes, pictures
+
+pytest.importorskip("pyarrow")
+
+COUNT = 12
+QUICK = ("--method", "grad-cam", "--check-draws", "2", "--batch-size", "4", *FLAGS)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("audit")
+    (folder / "vit.onnx").write_bytes(model_bytes())
+    pictures(folder / "photos", COUNT)
+    return folder
+
+
+def audit(place: Path, output: Path, *more: object):
+    return run("audit", place / "vit.onnx", place / "photos", "-o", output, *QUICK, *more)
+
+
+def test_an_audit(place, tmp_path):
+    result = audit(place, tmp_path / "out", "--region", "logo=corner:top-left", "--json")
+
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["images"] == said["explained"] == said["labelled"] == COUNT
+    assert said["logits_difference"] < 1e-4
+    found = read_audit(tmp_path / "out")
+    assert found.facts["regions"][0]["name"] == "logo"
+    assert said["passed"] == sum(found.table["check_passed"].to_pylist())
+    assert said["abstained"] == COUNT - found.table["abstained"].null_count
+
+
+def test_it_is_told_in_words(place, tmp_path):
+    result = audit(place, tmp_path / "out", "--limit", "4")
+
+    assert result.exit_code == 0, result.output
+    assert "4 explained, 0 failed" in result.output
+    assert "differ by at most" in result.output
+
+
+def test_it_goes_on(place, tmp_path):
+    first = audit(place, tmp_path / "out")
+    again = audit(place, tmp_path / "out")
+
+    assert first.exit_code == again.exit_code == 0
+    summaries = [result.stdout.partition("results ")[0] for result in (first, again)]
+    assert summaries[0] == summaries[1]
+    assert "12 explained" in summaries[0]
+
+
+def test_another_audit_is_refused(place, tmp_path):
+    audit(place, tmp_path / "out")
+
+    fails(audit(place, tmp_path / "out", "--seed", "7"), 2, "holds another audit", "seed is 0 there and 7 here")
+
+
+def test_a_bad_image(place, tmp_path):
+    folder = pictures(tmp_path / "photos", COUNT)
+    (folder / "03.png").write_bytes(b"no image")
+
+    result = run("audit", place / "vit.onnx", folder, "-o", tmp_path / "out", *QUICK)
+
+    assert result.exit_code == 6
+    assert "11 explained, 1 failed" in result.stdout
+    assert "03.png: not an image" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--region", "x"), "NAME=KIND"),
+        (("--region", "x=corner:nowhere"), "top-left"),
+        (("--region", "a=text", "--region", "a=text"), "named twice"),
+        (("--region-file", "missing.toml"), "missing.toml"),
+        (("--check-share", "1.5"), "fraction above 0"),
+        (("--method", "nothing"), "unknown method"),
+        (("-O", "nothing=1"), "NAME=VALUE"),
+        (("-o", "nosuchscheme://x"), "no such kind of address"),
+        (("--workers", "9999"), "workers"),
+    ],
+)
+def test_wrong_options(place, tmp_path, option, message):
+    result = audit(place, tmp_path / "out", *option)
+
+    fails(result, 2, message)
+    assert not (tmp_path / "out" / "parts").exists()
+
+
+def test_privacy(place, tmp_path):
+    audit(place, tmp_path / "out", "--privacy", "--limit", "4")
+
+    written = b"".join(path.read_bytes() for path in sorted((tmp_path / "out").rglob("*")) if path.is_file())
+    assert b"00.png" not in written
+    assert b"photos" not in written
+
+
+def test_a_list(place, tmp_path):
+    (place / "photos" / "list.csv").write_text("image,label,boxes\n01.png,1,0 0 9 9\n04.png,4,\n")
+
+    result = run(
+        "audit", place / "vit.onnx", place / "photos" / "list.csv", "-o", tmp_path, *QUICK, "--target", "label"
+    )
+
+    assert result.exit_code == 0, result.output
+    assert read_audit(tmp_path).table["target"].to_pylist() == [1, 4]
