@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,7 +52,8 @@ def alone(model, photos, tmp_path_factory) -> Audit:
 
 
 def rows_of(audit: Audit) -> list[dict[str, object]]:
-    return audit.table.drop_columns(["seconds"]).to_pylist()
+    rows: list[dict[str, object]] = audit.table.drop_columns(["seconds"]).to_pylist()
+    return rows
 
 
 def test_two_processes(model, photos, alone, tmp_path):
@@ -65,7 +67,7 @@ def test_two_processes(model, photos, alone, tmp_path):
 
 def test_a_lost_process(model, photos, alone, tmp_path, monkeypatch):
     """A worker is killed once it has finished a part; others do what it was doing."""
-    monkeypatch.setattr(workers, "ProcessPoolExecutor", _killing(workers.ProcessPoolExecutor, rounds=1))
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", _killing(ProcessPoolExecutor, rounds=1))
 
     found = run_audit(model, load(str(photos)), tmp_path, SETTINGS)
 

@@ -19,7 +19,7 @@ QUICK = ("--method", "grad-cam", "--check-draws", "2", "--batch-size", "4", *FLA
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("audit")
+    folder: Path = tmp_path_factory.mktemp("audit")
     (folder / "vit.onnx").write_bytes(model_bytes())
     pictures(folder / "photos", COUNT)
     return folder
