@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from .errors import InputError
@@ -19,6 +20,12 @@ def is_remote(text: str) -> bool:
 def on_disk(text: str) -> str:
     """The path of an address of the disk; a path stays as it is."""
     return text.removeprefix(DISK)
+
+
+def without_place(text: str) -> str:
+    """The last part of an address or of an absolute path, which would say whose machine it is; others as they are."""
+    absolute = PurePosixPath(text).is_absolute() or PureWindowsPath(text).is_absolute()
+    return PureWindowsPath(text).name if absolute or SEPARATOR in text else text
 
 
 def open_address(text: str) -> tuple[Any, str]:

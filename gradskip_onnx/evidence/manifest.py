@@ -11,9 +11,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
+from gradskip_onnx.addresses import without_place
 from gradskip_onnx.audit.parts import finished_parts, part_path
 from gradskip_onnx.audit.place import Place
 from gradskip_onnx.audit.reading import read_facts, read_object
@@ -68,14 +69,8 @@ def describe(place: Place) -> dict[str, Any]:
 def short_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What audit.json says, without paths of a machine, and with the hash of the class names, which may be many."""
     labels, data = facts["labels"], facts["data"]
-    paths = {name: _name(data[name]) for name in ("address", "synsets") if data.get(name)}
+    paths = {name: without_place(data[name]) for name in ("address", "synsets") if data.get(name)}
     return {**facts, "data": {**data, **paths}, "labels": {"count": len(labels), "sha256": sha256_of_json(labels)}}
-
-
-def _name(address: str) -> str:
-    """The last part of an absolute path, which would say whose machine it is; any other address as it is."""
-    absolute = PurePosixPath(address).is_absolute() or PureWindowsPath(address).is_absolute()
-    return PureWindowsPath(address).name if absolute else address
 
 
 def _parts(place: Place) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from gradskip_onnx.audit.facts import list_hash
 from gradskip_onnx.audit.parts import read_part
 from gradskip_onnx.audit.place import Place
 from gradskip_onnx.audit.private import hidden
@@ -52,6 +53,7 @@ def check_images(
     except GradskipError as error:
         yield Check("images", "failed", str(error))
         return
+    yield holds("labels", list_hash(dataset), facts["data"]["list_sha256"], "names and labels of the images")
     count = manifest["images"]["count"]
     if count != len(dataset.entries):
         yield Check("images", "failed", f"the data has {len(dataset.entries)}, the audit {count}")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from gradskip_onnx.addresses import without_place
 from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.findings.found import Findings
 from gradskip_onnx.findings.violations import Violation
@@ -29,6 +30,11 @@ class Content:
     @property
     def facts(self) -> Mapping[str, Any]:
         return self.audit.facts
+
+    @property
+    def data(self) -> str:
+        """What the images are called, without the folder or host that they lie on."""
+        return without_place(str(self.facts["data"]["address"]))
 
     def place_of(self, index: int | None) -> str:
         """A class by its name, or all images."""

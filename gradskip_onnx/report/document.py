@@ -15,7 +15,7 @@ from .worst import gallery, worst_cases
 
 FORMAT = 1
 FACTS = (
-    "model", "task", "classes", "grid", "image_size", "method", "options", "score", "data", "check", "seed", "provider",
+    "model", "task", "classes", "grid", "image_size", "method", "options", "score", "check", "seed", "provider",
     "versions", "privacy",
 )  # fmt: skip
 STATES = {"good": "passes", "bad": "fails", "open": "not judged"}
@@ -28,6 +28,10 @@ def document(content: Content, means: MeanMaps, date: str) -> dict[str, Any]:
         "format": FORMAT,
         "date": date,
         "audit": {name: content.facts.get(name) for name in FACTS},
+        "data": {
+            "address": content.data,
+            **{name: content.facts["data"][name] for name in ("layout", "count", "list_sha256")},
+        },
         "images": content.findings.images,
         "logits_difference": largest_difference(content),
         "verdict": {"state": STATES[found.tone], "text": found.text, "broken": list(found.broken)},

@@ -45,6 +45,7 @@ def render(content: Content, means: MeanMaps, date: str, versions: str) -> bytes
         title=f"Audit of {content.facts['model']['file']}",
         contents=CONTENTS,
         facts=content.facts,
+        data=content.data,
         findings=content.findings,
         date=date,
         versions=versions,

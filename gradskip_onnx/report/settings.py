@@ -14,7 +14,7 @@ def settings(content: Content) -> list[tuple[str, str]]:
     size = preprocess.get("size", facts["image_size"])
     found = [
         ("model", f"{facts['model']['file']}, {facts['task']}, {facts['classes']} classes"),
-        ("data", f"{facts['data']['address']}, layout {facts['data']['layout']}"),
+        ("data", f"{content.data}, layout {facts['data']['layout']}"),
         ("method", f"{facts['method']} ({_options(facts['options'])})" if facts["options"] else facts["method"]),
         ("explained", f"the {facts['score']} of the {facts.get('target', 'predicted')} class"),
         ("input", f"{size[0]} x {size[1]} pixels, seen as {facts['grid'][0]} x {facts['grid'][1]} patches"),

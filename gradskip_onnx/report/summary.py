@@ -80,7 +80,7 @@ def _asked(content: Content) -> str:
     facts, images = content.facts, content.findings.images
     failed = sum(error is not None for error in content.audit.table["error"].to_pylist())
     rest = f"; {count_text(failed, 'image')} could not be explained" if failed else ""
-    what = f"{facts['model']['file']} was asked about {count_text(images, 'image')} of {facts['data']['address']}"
+    what = f"{facts['model']['file']} was asked about {count_text(images, 'image')} of {content.data}"
     return f"{what}, and {facts['method']} explained each answer{rest}."
 
 

@@ -100,6 +100,13 @@ def test_a_missing_image_is_named(case: Case):
     assert "image 09.png" in failures(checked(case))
 
 
+def test_a_label_that_was_changed_is_named(case: Case):
+    table = case.data / "labels.csv"
+    table.write_text(table.read_text().replace("03.png,3", "03.png,2"))
+
+    assert failures(checked(case)) == ["labels"]
+
+
 def test_what_is_not_checked_is_said(case: Case):
     (case.folder / "later.txt").write_text("added")
     case.data.rename(case.data.with_name("elsewhere"))
