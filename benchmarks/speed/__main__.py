@@ -1,7 +1,8 @@
 """One command: every contender on every model, interleaved in one run.
 
-    python -m benchmarks.speed FOLDER [--quick] [--model NAME]
-    python -m benchmarks.speed FOLDER --page docs/performance.md
+    python -m benchmarks.speed FOLDER --page docs/performance.md     measures, and fills the tables of the page
+    python -m benchmarks.speed FOLDER [--quick] [--model NAME] [--only times|quantised]
+    python -m benchmarks.speed FOLDER --no-measure --page docs/performance.md
 
 FOLDER receives the model files (once) and speed.json, speed.md and speed.svg; a run adds to what is there, so models
 can be measured one by one. ONNX Runtime's threads stop when a run ends, or they would take the cores from PyTorch.
@@ -26,6 +27,7 @@ from .cases import CASES, QUICK, Case, with_gradients, written
 from .contenders import contenders, setting
 from .measure import interleaved
 from .page import filled, tables, write
+from .quantised import measure_quantised
 from .results import Result, keep, merged, read
 
 SHELL_ROUNDS = 3
@@ -35,43 +37,56 @@ SHELL_ROUNDS = 3
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--quick", is_flag=True, help="Small models, one round, nothing compiled: shows that all of it runs.")
 @click.option("--rounds", type=int, help="Of every contender.  [default: fewer for larger models]")
-@click.option("--batch", "batches", type=click.IntRange(1, 8), multiple=True, default=(1, 8), show_default=True)
+@click.option("--batch", "batches", type=click.IntRange(1, 8), multiple=True, help="[default: those of each model]")
 @click.option("--model", "models", type=click.Choice(list(CASES)), multiple=True, help="Only these.")
 @click.option("--threads", type=int, default=len(os.sched_getaffinity(0)), show_default=True)
 @click.option("--processes/--no-processes", default=True, help="Whether to measure fresh processes too.")
 @click.option("--compile/--no-compile", "compiled", default=None, help="Whether torch.compile takes part.")
 @click.option("--resume", is_flag=True, help="Only what FOLDER holds no results of.")
-@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Measure nothing, fill this page's tables.")
+@click.option("--only", type=click.Choice(["times", "quantised"]), help="Full-precision files, or quantised ones.")
+@click.option("--measure/--no-measure", "measuring", default=True, help="Whether to measure, or only to fill the page.")
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Fill this page's tables at the end.")
 def main(
     folder: Path, quick: bool, rounds: int | None, batches: tuple[int, ...], models: tuple[str, ...], threads: int,
-    processes: bool, compiled: bool | None, resume: bool, page: Path | None,
+    processes: bool, compiled: bool | None, resume: bool, only: str | None, measuring: bool, page: Path | None,
 ) -> None:  # fmt: skip
     about = {"version": __version__, "threads": threads, "machine": platform.machine(), "quick": quick}
-    if page is not None:
-        _fill(page, folder, about)
-        return
     cases = {name: case for name, case in (QUICK if quick else CASES).items() if not models or name in models}
-    done = {(result.model, result.batch) for result in read(folder, about)} if resume else set()
-    pairs = [(name, batch) for name in cases for batch in ((1,) if quick else batches) if (name, batch) not in done]
-    for name, batch in pairs:
+    known = read(folder, about) if resume else []
+    done = {(result.model, result.batch, bool(result.form)) for result in known}
+    jobs = [
+        (name, batch, form)
+        for form in (False, True) if only is None or form == (only == "quantised")
+        for name, case in cases.items() if case.quantised or not form
+        for batch in ((1,) if quick or form else batches or case.batches) if (name, batch, form) not in done
+    ] if measuring else []  # fmt: skip
+    for name, batch, form in jobs:
         case = cases[name]
         if case.absent:
             click.echo(f"{name} is left out: {case.absent}", err=True)
-        elif quick or len(pairs) == 1:
+        elif quick or len(jobs) == 1:
             count = rounds or (1 if quick else case.rounds[batch > 1])
             shell = (1 if quick else SHELL_ROUNDS) if processes and case.apart and batch == 1 else 0
-            use_compiler = not quick if compiled is None else compiled
-            result = _measured(name, case, folder, batch, threads, count, shell, use_compiler)
-            results = merged(read(folder, about), result, list(CASES))
+            use_compiler = case.compiled and batch == 1 if compiled is None else compiled
+            found = (
+                measure_quantised(name, case, folder, threads, count) if form
+                else [_measured(name, case, folder, batch, threads, count, shell, use_compiler and not quick)]
+            )  # fmt: skip
+            results = read(folder, about)
+            for result in found:
+                results = merged(results, result, list(CASES))
             keep(results, about, folder)
             write(results, folder)
-            click.echo(tables([result]))
+            click.echo(tables(found))
         else:
             _elsewhere([
                 str(folder), "--model", name, "--batch", str(batch), "--threads", str(threads),
+                "--only", "quantised" if form else "times",
                 *(["--rounds", str(rounds)] if rounds else []), *([] if processes else ["--no-processes"]),
-                *([] if compiled in (None, True) else ["--no-compile"]),
+                *({None: [], True: ["--compile"], False: ["--no-compile"]}[compiled]),
             ])  # fmt: skip
+    if page is not None:
+        _fill(page, folder, about)
 
 
 def _measured(

@@ -30,7 +30,10 @@ class Case:
     size: tuple[int, int] | None = None
     classes: int | None = None
     trained: str = ""  # weights, below the folder of assets; its photographs are the input then
-    rounds: tuple[int, int] = (5, 3)  # for one image, and for more
+    rounds: tuple[int, int] = (7, 3)  # for one image, and for more
+    batches: tuple[int, ...] = (1,)
+    compiled: bool = False  # whether torch.compile takes part: it takes minutes
+    quantised: bool = False  # whether to measure its quantised forms
     apart: bool = False  # whether to measure fresh processes too
     several: bool = False  # whether to time five classes of an image too
 
@@ -49,16 +52,20 @@ class Case:
 
 
 CASES: dict[str, Case] = {
-    "ViT-tiny": Case("vit_tiny_patch16_224", rounds=(11, 5), several=True),
+    "ViT-tiny": Case("vit_tiny_patch16_224", rounds=(15, 5), batches=(1, 8), several=True),
     "DeiT-tiny, trained": Case(
-        "deit_tiny_patch16_224", trained="deit_tiny/deit_tiny_patch16_224.pth", rounds=(11, 5), several=True
+        "deit_tiny_patch16_224",
+        trained="deit_tiny/deit_tiny_patch16_224.pth",
+        rounds=(15, 5),
+        several=True,
+        quantised=True,
     ),
-    "ViT-B/16": Case("vit_base_patch16_224", apart=True),
+    "ViT-B/16": Case("vit_base_patch16_224", batches=(1, 8), apart=True, compiled=True, quantised=True),
     "DeiT-B distilled": Case("deit_base_distilled_patch16_224"),
-    "SegFormer-B0": Case("segformer_b0", size=(512, 512)),
+    "SegFormer-B0": Case("segformer_b0", size=(512, 512), compiled=True),
 }
 QUICK: dict[str, Case] = {
-    "ViT-tiny": Case("vit_tiny_patch16_224", size=(32, 32), classes=10, apart=True, several=True),
+    "ViT-tiny": Case("vit_tiny_patch16_224", size=(32, 32), classes=10, apart=True, several=True, quantised=True),
     "SegFormer-B0": Case("segformer_b0", size=(64, 64), classes=5),
 }
 

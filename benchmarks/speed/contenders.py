@@ -18,11 +18,13 @@ from gradskip_onnx.types import Array
 from .cases import Case, inputs
 from .measure import Contender
 
-PLAIN, GRAPH, WHOLE = "ONNX Runtime, forward", "ours, gradient graph", "ours, explanation"
+PLAIN, DEFAULT = "ONNX Runtime, forward", "ONNX Runtime, default options"
+PLUS_GRAPH, PLUS = "ours, gradskip+, graph alone", "ours, gradskip+"
+GRAPH, WHOLE = "ours, gradskip, graph alone", "ours, gradskip"
 TORCH, COMPILED, CAM = "PyTorch, explanation", "torch.compile, explanation", "grad-cam, Grad-CAM"
 OUR_LRP, LXT = "ours, AttnLRP", "lxt, AttnLRP"
 SHARED, SEPARATE = "ours, five classes", "ours, five classes one by one"
-METHOD = "gradskip"
+PLUS_METHOD, METHOD = "gradskip+", "gradskip"
 PATIENCE = 15.0  # seconds a call may take to be timed in rounds
 
 
@@ -77,21 +79,35 @@ def setting(case: Case, file: Path, batch: int, threads: int) -> Setting:
 
 
 def _ours(given: Setting) -> dict[str, Contender]:
+    explainer, images = given.explainer, given.images
+    plain, default = plain_session(given.file, given.threads), plain_session(given.file, None)
+    feeds = {plain.get_inputs()[0].name: images}
+
+    def graph(method: str) -> Contender:
+        plan, session = explainer.model.open(choose_method(method).request(explainer.architecture, "logit"))
+        return lambda: run_plan(session, plan, explainer.architecture, images)
+
+    return {
+        PLAIN: lambda: plain.run(None, feeds),
+        DEFAULT: lambda: default.run(None, feeds),
+        PLUS_GRAPH: graph(PLUS_METHOD),
+        PLUS: lambda: explainer.explain(images, method=PLUS_METHOD),
+        GRAPH: graph(METHOD),
+        WHOLE: lambda: explainer.explain(images, method=METHOD),
+    }
+
+
+def plain_session(file: Path, threads: int | None) -> Any:
+    """The plain model as our sessions run it; without a number of threads, with the default options of ONNX Runtime."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = given.threads, 3
-    # As in our own sessions: threads that spin on after a run would take the cores from whoever comes next.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    plain = ort.InferenceSession(str(given.file), options, providers=["CPUExecutionProvider"])
-    explainer, images = given.explainer, given.images
-    request = choose_method(METHOD).request(explainer.architecture, "logit")
-    plan, session = explainer.model.open(request)
-    return {
-        PLAIN: lambda: plain.run(None, {plain.get_inputs()[0].name: images}),
-        GRAPH: lambda: run_plan(session, plan, explainer.architecture, images),
-        WHOLE: lambda: explainer.explain(images, method=METHOD),
-    }
+    options.log_severity_level = 3
+    if threads is not None:
+        options.intra_op_num_threads = threads
+        # As in our own sessions: threads that spin on after a run would take the cores from whoever comes next.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+    return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
 
 def _several(given: Setting) -> dict[str, Contender]:

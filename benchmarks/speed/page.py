@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .apart import FIRST, LATER, SCRIPT
-from .contenders import GRAPH, SEPARATE, SHARED, TORCH, WHOLE
+from .contenders import DEFAULT, GRAPH, PLAIN, PLUS, PLUS_GRAPH, SEPARATE, SHARED, TORCH, WHOLE
+from .quantised import FLOAT
 from .results import Result
 
 INKS = {"ONNX": "#8a8a8a", "ours": "#0072b2", "PyTorch": "#d55e00", "torch.compile": "#e69f00"}
 OTHER_INK = "#cc79a7"
 ROW, BAR, LEFT, WIDTH = 16, 11, 210, 640
+MOST_OF_FLOAT = 1.3  # forward passes of a quantised file's explanation, over those of the float file's
 MARKED = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -31,21 +33,23 @@ class Mark:
         return value >= self.bound if self.at_least else value <= self.bound
 
 
-def _propagation(result: Result) -> float:
-    return result.ratio(WHOLE, GRAPH) - 1
+def _propagation(whole: str, graph: str) -> Callable[[Result], float]:
+    return lambda result: result.ratio(whole, graph) - 1
 
 
 MARKS = (
-    Mark("ViT-B/16", "explanation / forward", 2.1, False, lambda r: r.ratio(WHOLE)),
-    Mark("SegFormer-B0", "explanation / forward", 2.2, False, lambda r: r.ratio(WHOLE)),
-    Mark("ViT-tiny", "explanation / forward", 2.3, False, lambda r: r.ratio(WHOLE)),
-    Mark("DeiT-tiny, trained", "explanation / forward", 2.3, False, lambda r: r.ratio(WHOLE)),
+    Mark("ViT-B/16", "gradskip+ / forward", 1.75, False, lambda r: r.ratio(PLUS)),
+    Mark("SegFormer-B0", "gradskip+ / forward", 1.85, False, lambda r: r.ratio(PLUS)),
+    Mark("DeiT-tiny, trained", "gradskip+ / forward", 1.85, False, lambda r: r.ratio(PLUS)),
+    Mark("ViT-B/16", "gradskip / forward", 2.0, False, lambda r: r.ratio(WHOLE)),
+    Mark("SegFormer-B0", "gradskip / forward", 2.2, False, lambda r: r.ratio(WHOLE)),
+    Mark("ViT-tiny", "gradskip / forward", 2.4, False, lambda r: r.ratio(WHOLE)),
+    *(Mark(model, "gradskip+, propagation / the pass that feeds it", 0.1, False, _propagation(PLUS, PLUS_GRAPH))
+      for model in ("ViT-B/16", "SegFormer-B0", "DeiT-tiny, trained")),
+    *(Mark(model, "gradskip, propagation / the pass that feeds it", 0.1, False, _propagation(WHOLE, GRAPH))
+      for model in ("ViT-B/16", "SegFormer-B0", "ViT-tiny")),
     Mark("ViT-B/16", "PyTorch / ours", 1.5, True, lambda r: r.ratio(TORCH, WHOLE)),
     Mark("SegFormer-B0", "PyTorch / ours", 2.0, True, lambda r: r.ratio(TORCH, WHOLE)),
-    Mark("ViT-B/16", "propagation / the pass that feeds it", 0.1, False, _propagation),
-    Mark("SegFormer-B0", "propagation / the pass that feeds it", 0.1, False, _propagation),
-    Mark("ViT-tiny", "propagation / the pass that feeds it", 0.1, False, _propagation),
-    Mark("DeiT-tiny, trained", "propagation / the pass that feeds it", 0.1, False, _propagation),
     Mark("ViT-B/16", "from the shell: PyTorch script / our first call", 5.0, True,
          lambda r: r.apart[SCRIPT].seconds.median / r.apart[FIRST].seconds.median),
     Mark("ViT-B/16", "from the shell: PyTorch script / our later calls", 5.0, True,
@@ -61,15 +65,42 @@ def times(results: Sequence[Result]) -> str:
     """Milliseconds, and multiples of a plain forward pass."""
     rows = [
         [result.model, str(result.batch), name, f"{timing.median:.1f}", f"{timing.low:.1f} to {timing.high:.1f}",
-         f"{result.ratio(name):.2f}"]
-        for result in results for name, timing in result.timings.items()
+         f"{result.ratio(name):.2f}", f"{result.ratio(name, DEFAULT):.2f}"]
+        for result in _whole(results) for name, timing in result.timings.items()
     ]  # fmt: skip
-    return _table(["model", "batch", "what", "ms (median)", "quartiles", "forward passes"], rows)
+    heads = ["model", "batch", "what", "ms (median)", "quartiles", "forward passes", "of default options"]
+    return _table(heads, rows)
+
+
+def _whole(results: Sequence[Result]) -> list[Result]:
+    """The results with all contenders; the others compare forms of one file."""
+    return [result for result in results if not result.form]
+
+
+def quantised(results: Sequence[Result]) -> str:
+    """Forward passes of each form of a file that its explanation takes, beside those of the float file."""
+    floats = {result.model: result.ratio(PLUS) for result in results if result.form == FLOAT}
+    rows = []
+    for result in results:
+        if result.form and result.model in floats:
+            own, share = result.ratio(PLUS), result.ratio(PLUS) / floats[result.model]
+            shown = f"**{share:.2f}**" if share > MOST_OF_FLOAT else f"{share:.2f}"
+            milliseconds = [f"{result.timings[name].median:.1f}" for name in (PLAIN, PLUS)]
+            rows.append([result.model, result.form, *milliseconds, f"{own:.2f}", shown])
+    heads = [
+        "model",
+        "file",
+        "its forward, ms",
+        "gradskip+, ms",
+        "forward passes",
+        "of the float file's (bold: above 1.3)",
+    ]
+    return _table(heads, rows)
 
 
 def marks(results: Sequence[Result]) -> str:
     """What was wanted and what was measured, for one image."""
-    single = {result.model: result for result in results if result.batch == 1}
+    single = {result.model: result for result in _whole(results) if result.batch == 1}
     rows = []
     for mark in MARKS:
         result = single.get(mark.model)
@@ -122,7 +153,8 @@ def agreement(results: Sequence[Result]) -> str:
 
 
 TABLES: dict[str, Callable[[Sequence[Result]], str]] = {
-    "times": times, "marks": marks, "processes": processes, "files": files, "classes": classes, "agreement": agreement,
+    "times": times, "marks": marks, "quantised": quantised, "processes": processes, "files": files, "classes": classes,
+    "agreement": agreement,
 }  # fmt: skip
 
 
@@ -137,9 +169,10 @@ def filled(page: str, results: Sequence[Result]) -> str:
 
 def drawing(results: Sequence[Result]) -> str:
     """Bars in multiples of a plain forward pass, as SVG."""
-    longest = max(result.ratio(name) for result in results for name in result.timings)
+    shown = _whole(results)
+    longest = max((result.ratio(name) for result in shown for name in result.timings), default=1.0)
     parts, y = [], 10
-    for result in results:
+    for result in shown:
         parts.append(f'<text x="4" y="{y + BAR}" font-weight="bold">{result.model}, batch {result.batch}</text>')
         y += ROW
         for name in result.timings:

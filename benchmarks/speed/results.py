@@ -15,7 +15,7 @@ from .measure import Timing
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One model at one batch size; `megabytes` are those of files."""
+    """One model at one batch size, or one form of its file; `megabytes` are those of files."""
 
     model: str
     batch: int
@@ -25,6 +25,7 @@ class Result:
     compile_seconds: float | None = None
     megabytes: dict[str, float] = field(default_factory=dict)
     apart: dict[str, Process] = field(default_factory=dict)
+    form: str = ""
 
     def ratio(self, name: str, of: str = PLAIN) -> float:
         return self.timings[name].median / self.timings[of].median
@@ -46,11 +47,11 @@ def merged(old: Sequence[Result], new: Result, order: Sequence[str]) -> list[Res
     """A result in place of the one of the same model and batch."""
     before = next((result for result in old if _key(result) == _key(new)), None)
     rest = [result for result in old if result is not before]
-    return sorted([*rest, new], key=lambda result: (_place(result.model, order), result.batch))
+    return sorted([*rest, new], key=lambda result: (bool(result.form), _place(result.model, order), result.batch))
 
 
-def _key(result: Result) -> tuple[str, int]:
-    return result.model, result.batch
+def _key(result: Result) -> tuple[str, int, str]:
+    return result.model, result.batch, result.form
 
 
 def _place(model: str, order: Sequence[str]) -> int:

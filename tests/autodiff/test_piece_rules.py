@@ -128,10 +128,15 @@ PRODUCTS: dict[str, Case] = {
     ),
     "Conv": Case((("Conv", "x w c", "h"),), {"w": normal(6, 2, 3, 3), "c": COLUMNS}, dims=(3, 2, 5, 4), axis=1),
 }  # fmt: skip
+ROWS: dict[str, Case] = {  # rows of a product: the gradient of x is whole, or padded behind the product
+    "MatMul, rows": Case((("MatMul", "x w", "h"),), {"w": normal(4, 5)}, dims=(3, 6, 4), axis=1),
+    "MatMul, rows of two activations": Case(
+        (("Transpose", "x", "t", {"perm": [0, 2, 1]}), ("MatMul", "x t", "h")), dims=(3, 6, 4), axis=1
+    ),
+}
 ENDS: dict[str, Case] = {  # the piece is no slice of one axis there, or is multiplied in another way
     "Reshape, heads outside": Case((("Reshape", "x s", "h"),), {"s": ints(-1, 2, 6)}, dims=(3, 12)),
     "Reshape, inside of a row": Case((("Reshape", "x s", "h"),), {"s": ints(-1, 9)}, dims=(3, 3, 3)),
-    "MatMul, rows": Case((("MatMul", "x w", "h"),), {"w": normal(4, 5)}, dims=(3, 6, 4), axis=1),
     "MatMul, of stacks": Case((("MatMul", "x w", "h"),), {"w": normal(5, 4, 6)}, dims=(3, 5, 2, 4)),
     "MatMul, by a vector": Case((("MatMul", "x w", "h"),), {"w": normal(4)}, dims=(3, 6, 4)),
     "Gemm, rows": Case((("Gemm", "w x", "h", {"transB": 1}),), {"w": normal(6, 4)}, dims=(3, 4), axis=0),
@@ -162,9 +167,9 @@ SEVERAL: dict[str, Case] = {  # one operand gets a piece, another a sum, or a pi
 
 
 @pytest.mark.parametrize("ruleset", ["gradient", "conservative"])
-@pytest.mark.parametrize("name", [*MOVES, *PRODUCTS, *ENDS, *SEVERAL])
+@pytest.mark.parametrize("name", [*MOVES, *PRODUCTS, *ROWS, *ENDS, *SEVERAL])
 def test_gradients_are_those_of_padded_ones(name: str, ruleset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case, rules = (MOVES | PRODUCTS | ENDS | SEVERAL)[name], RULESETS[ruleset]()
+    case, rules = (MOVES | PRODUCTS | ROWS | ENDS | SEVERAL)[name], RULESETS[ruleset]()
     got, _ = gradient(case, rules)
     monkeypatch.setattr(engine, "PIECE_RULES", {})
     expected, _ = gradient(case, rules)
@@ -191,6 +196,14 @@ def test_products_need_no_padding(name: str, ruleset: str) -> None:
 
     assert "Pad" not in {node.op_type for node in nodes}
     assert "Slice" in {node.op_type for node in nodes}  # of the weight
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_padded_behind_the_product(name: str) -> None:
+    _, nodes = gradient(ROWS[name])
+    operators = [node.op_type for node in nodes]
+
+    assert operators.index("Pad") > next(at for at, op in enumerate(operators) if op in ("MatMul", "Gemm"))
 
 
 @pytest.mark.parametrize("name", ENDS)

@@ -24,6 +24,7 @@ from benchmarks.speed import cases, contenders, measure, page, results
 from benchmarks.speed.__main__ import main
 from benchmarks.speed.apart import FIRST, LATER, SCRIPT, Process, apart
 from benchmarks.speed.measure import Timing, interleaved
+from benchmarks.speed.quantised import DYNAMIC, FLOAT, QDQ, QOPERATOR, measure_quantised
 from gradskip_onnx import __version__
 
 pytestmark = pytest.mark.torch
@@ -70,7 +71,7 @@ def test_quick_run(models):
     assert result["missing"] == {contenders.COMPILED: "not asked for"}
     assert result["megabytes"]["with gradients"] > result["megabytes"]["plain"] > 1
     assert {contenders.SHARED, contenders.SEPARATE, contenders.OUR_LRP} < set(result["timings"])
-    assert "ours, explanation" in (models / "speed.md").read_text()
+    assert "ours, gradskip+" in (models / "speed.md").read_text()
     assert (models / "speed.svg").read_text().startswith("<svg")
 
 
@@ -126,16 +127,20 @@ def test_every_model_and_batch_gets_a_process(tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.speed.__main__._elsewhere", started.append)
     given = [str(tmp_path), "--model", "ViT-tiny", "--model", "ViT-B/16", "--threads", "3", "--no-compile"]
     assert CliRunner().invoke(main, given).exit_code == 0
-    assert [line[1:5] for line in started] == [
-        ["--model", name, "--batch", batch] for name in ("ViT-tiny", "ViT-B/16") for batch in ("1", "8")
+    assert [(line[2], line[4], line[8]) for line in started] == [
+        *((name, batch, "times") for name in ("ViT-tiny", "ViT-B/16") for batch in ("1", "8")),
+        ("ViT-B/16", "1", "quantised"),
     ]
-    assert all(line[5:] == ["--threads", "3", "--no-compile"] for line in started)
+    assert all(line[5:7] == ["--threads", "3"] and line[9:] == ["--no-compile"] for line in started)
 
     del started[:]
     about = {"version": __version__, "threads": 3, "machine": platform.machine(), "quick": False}
     results.keep([measured("ViT-tiny", 8, 1.0)], about, tmp_path)
     assert CliRunner().invoke(main, [*given, "--resume"]).exit_code == 0
-    assert [line[2:5:2] for line in started] == [["ViT-tiny", "1"], ["ViT-B/16", "1"], ["ViT-B/16", "8"]]
+    assert [line[2:9:2] for line in started] == [
+        ["ViT-tiny", "1", "3", "times"], ["ViT-B/16", "1", "3", "times"], ["ViT-B/16", "8", "3", "times"],
+        ["ViT-B/16", "1", "3", "quantised"],
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -161,7 +166,10 @@ def test_a_model_whose_weights_are_absent_is_left_out(tmp_path, monkeypatch):
 
 
 def measured(model: str, batch: int, whole: float) -> results.Result:
-    timing = {contenders.PLAIN: 100.0, contenders.GRAPH: 180.0, contenders.WHOLE: whole, contenders.TORCH: 400.0}
+    timing = {
+        contenders.PLAIN: 100.0, contenders.DEFAULT: 80.0, contenders.PLUS_GRAPH: 150.0, contenders.PLUS: 180.0,
+        contenders.GRAPH: 180.0, contenders.WHOLE: whole, contenders.TORCH: 400.0,
+    }  # fmt: skip
     shell = {FIRST: (2.0, 900.0), LATER: (1.0, 450.0), SCRIPT: (6.0, 1000.0)}
     return results.Result(
         model, batch, {name: Timing(value, value, value) for name, value in timing.items()},
@@ -187,12 +195,44 @@ def test_a_run_adds_to_the_results_that_are_there(tmp_path):
 
 def test_marks_say_what_was_missed():
     text = page.marks([measured("ViT-B/16", 1, 205.0), measured("ViT-tiny", 8, 500.0)])
-    assert "| ViT-B/16, explanation / forward | at most 2.1 | 2.05 |" in text
-    assert "| ViT-B/16, propagation / the pass that feeds it | at most 0.1 | **0.14** |" in text
+    assert "| ViT-B/16, gradskip+ / forward | at most 1.75 | **1.80** |" in text
+    assert "| ViT-B/16, gradskip / forward | at most 2 | **2.05** |" in text
+    assert "| ViT-B/16, gradskip, propagation / the pass that feeds it | at most 0.1 | **0.14** |" in text
     assert "| ViT-B/16, from the shell: PyTorch script / our first call | at least 5 | **3.00** |" in text
     assert "| ViT-B/16, from the shell: PyTorch script / our later calls | at least 5 | 6.00 |" in text
     assert "| ViT-B/16, peak memory: our later calls / PyTorch script | at most 0.5 | 0.45 |" in text
     assert "ViT-tiny" not in text  # marks are for one image
+
+
+def test_times_are_given_beside_both_plain_sessions():
+    text = page.times([measured("ViT-B/16", 1, 205.0), form("ViT-B/16", QDQ, 1.0, 2.0)])
+    assert "| ViT-B/16 | 1 | ours, gradskip+ | 180.0 | 180.0 to 180.0 | 1.80 | 2.25 |" in text
+    assert QDQ not in text
+
+
+def form(model: str, name: str, own: float, explained: float) -> results.Result:
+    timings = {what: Timing(ms, ms, ms) for what, ms in ((contenders.PLAIN, own), (contenders.PLUS, explained))}
+    return results.Result(model, 1, timings, form=name)
+
+
+def test_quantised_forms_are_compared_with_the_float_file():
+    found = [
+        form("ViT-B/16", FLOAT, 10.0, 20.0),
+        form("ViT-B/16", QDQ, 8.0, 20.0),
+        form("ViT-B/16", DYNAMIC, 5.0, 15.0),
+    ]
+    text = page.quantised([measured("ViT-B/16", 1, 205.0), *found])
+    assert f"| ViT-B/16 | {FLOAT} | 10.0 | 20.0 | 2.00 | 1.00 |" in text
+    assert f"| ViT-B/16 | {QDQ} | 8.0 | 20.0 | 2.50 | 1.25 |" in text
+    assert f"| ViT-B/16 | {DYNAMIC} | 5.0 | 15.0 | 3.00 | **1.50** |" in text
+    assert page.quantised(found[1:]) == ""
+
+
+def test_results_of_several_forms_are_kept_apart(tmp_path):
+    whole, one, other = measured("ViT-B/16", 1, 205.0), form("ViT-B/16", QDQ, 8.0, 20.0), form("ViT-B/16", FLOAT, 1, 2)
+    found = results.merged(results.merged([whole], one, list(cases.CASES)), other, list(cases.CASES))
+    results.keep(found, {}, tmp_path)
+    assert results.read(tmp_path, {}) == found == [whole, one, other]
 
 
 def test_a_page_is_filled_between_its_marks():
@@ -224,3 +264,10 @@ def test_photographs_are_the_input_of_trained_weights(monkeypatch, tmp_path, mod
     found = cases.inputs(cases.Case("deit", trained="weights"), plain.explainer, 2)
     assert found.shape == (2, 3, 32, 32)
     assert not np.array_equal(found[0], found[1])
+
+
+@pytest.mark.slow
+def test_every_form_of_a_file_is_measured(models):
+    found = measure_quantised("ViT-tiny", cases.QUICK["ViT-tiny"], models, threads=1, rounds=1)
+    assert [result.form for result in found] == [FLOAT, DYNAMIC, QDQ, QOPERATOR]
+    assert all(result.ratio(contenders.PLUS) > 1 for result in found)

@@ -24,6 +24,7 @@ from gradskip_onnx.runtime.session import open_session
 from gradskip_onnx.types import Array, Instrumented
 from tests.support.optimised_files import optimised
 
+SEGFORMER = Path(__file__).parent.parent / "fixtures" / "segformer.onnx"
 DISTILLED = Path(__file__).parent.parent / "fixtures" / "deit_distilled.onnx"
 HELD = ("gradskip+", "ah+ln", "attnlrp", "pe-lrp")  # methods that hold attention constant
 
@@ -75,6 +76,20 @@ def test_no_operand_has_a_slice_of_zeros(path: Path, method: str):
 
     assert len(found) > 10
     assert {name: array.shape for name, array in found.items() if zero_slices(array)} == {}
+
+
+def test_one_class_of_a_segmentation_is_no_product_with_the_others():
+    """The gradient at the logits is that of one class: the product with its weights is one for all pixels."""
+    explainer = gradskip_onnx.load(SEGFORMER, cache=False)
+    classes = explainer.architecture.classes
+    request = choose_method("gradskip+").request(explainer.architecture, "logit")
+    model = explainer.model
+    plan = build_plan(model.source, model.reading, request.needs, score=request.score, rules=request.rules)
+
+    found = operands(explainer, plan)
+    by_class = [array.shape for array in found.values() if array.ndim == 4 and array.shape[1] == classes]
+
+    assert by_class == [(1, classes, 1, 1)]
 
 
 def test_matrix_products_of_the_demo_by_hand(tmp_path: Path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradskip_onnx.autodiff import dims as shapes
+from gradskip_onnx.autodiff.emit import Sym
 from gradskip_onnx.autodiff.partial_gradients import Piece
 from gradskip_onnx.types import Dims
 
@@ -95,12 +96,21 @@ def dequantize(n: Node, g: Piece) -> Out:
 
 @for_pieces(vjps.matmul)
 def matmul(n: Node, g: Piece) -> Out:
-    """dA = g W[:, start:stop]^T and dW[:, start:stop] = A^T g."""
+    """dA = g W[:, start:stop]^T and dW[:, start:stop] = A^T g; for rows of a product see `_rows_of_product`."""
     a, b = n.x
+    if g.axis == a.rank - 2 and a.rank == g.part.rank and b.rank >= 2:
+        return _rows_of_product(a, b, g)
     if a.rank < 2 or b.rank != 2 or g.axis != a.rank - 1:
         return None
     grad_a, grad_b = vjps.by_matrix(a, g.cut(b, 1), g.part)
     return grad_a, Piece(grad_b, 1, g.start, g.size)
+
+
+def _rows_of_product(a: Sym, b: Sym, g: Piece) -> Out:
+    """dA[start:stop] = g B^T and dB = A[start:stop]^T g: a head that reads one token needs one row of the context."""
+    rows = g.cut(a, g.axis)
+    grad_a, grad_b = vjps.by_matrix(rows, b, g.part) if b.rank == 2 else (g.part @ b.mT, rows.mT @ g.part)
+    return g.with_part(grad_a), grad_b
 
 
 @for_pieces(vjps.gemm)

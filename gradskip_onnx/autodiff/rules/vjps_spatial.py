@@ -73,6 +73,11 @@ def conv(n: Node, g: Sym) -> Out:
 def conv_to_image(n: Node, g: Sym, kernel: Sym) -> Sym:
     """The gradient at the image of a convolution with `kernel`."""
     x = n.x[0]
+    factors = _channels_and_places(g)
+    if factors is not None and _pixel_by_pixel(n, kernel):
+        channels, places = factors
+        pixel = (x.dims[0], x.dims[1], *(1 for _ in x.dims[2:]))
+        return n.emit.op("ConvTranspose", channels, kernel, dims=pixel) * places
     w = window(n, kernel.dims[2:], x.dims[2:], g.dims[2:])
     rest = [
         fixed(n, x.dims[2 + i], "image size") + w.before[i] + w.after[i]
@@ -81,6 +86,26 @@ def conv_to_image(n: Node, g: Sym, kernel: Sym) -> Sym:
     ]  # fmt: skip
     group = n.attrs.get("group", 1)
     return n.emit.op("ConvTranspose", g, kernel, dims=x.dims, group=group, output_padding=rest, **w.attrs)
+
+
+def _channels_and_places(g: Sym) -> tuple[Sym, Sym] | None:
+    """(B, C, 1, ..) and (B, 1, h, ..) if g was written as their product, as the gradient of one class is."""
+    node = g.tensor.inputs[0] if g.tensor.inputs else None
+    if node is None or node.op != "Mul" or not g.emit.wrote(node) or not all(map(g.emit.has, node.inputs)):
+        return None
+    one, other = (g.emit.as_sym(tensor) for tensor in node.inputs)
+    for channels, places in ((one, other), (other, one)):
+        if channels.rank == places.rank == g.rank and places.dims[1] == 1 and set(channels.dims[2:]) == {1}:
+            return channels, places
+    return None
+
+
+def _pixel_by_pixel(n: Node, kernel: Sym) -> bool:
+    """Whether a convolution mixes the channels of each pixel and reads no other."""
+    attrs = n.attrs
+    moves = any(attrs.get("pads", ())) or any(step != 1 for step in attrs.get("strides", ()))
+    same = attrs.get("auto_pad", "NOTSET") != "NOTSET"
+    return set(kernel.dims[2:]) == {1} and attrs.get("group", 1) == 1 and not moves and not same
 
 
 @vjp("ConvTranspose", note="gradient of the image and the bias; fixed image size; none for the kernel")
