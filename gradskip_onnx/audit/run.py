@@ -38,6 +38,7 @@ def run_audit(
     place = open_place(folder)
     explainer.settled(settings.method).check(explainer.architecture)
     facts = audit_facts(explainer, dataset, settings)
+    place.make()
     place.make(FOLDER)
     with place.held():
         facts = claim(place, facts)

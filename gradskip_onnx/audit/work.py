@@ -77,13 +77,13 @@ class PartWork:
 
     def make(self, parts: Iterable[int], step: Step) -> None:
         """Compute and write parts, in order; an image is in the same batch whenever and wherever its part is made."""
-        covers = Covers(self.settings)
+        own, labels, covers = self.own, self.labels, Covers(self.settings)  # what fails here ends the run
 
         def prepare(job: Position) -> Subject:
-            return read_subject(job[1], self._entry(job), self.explainer, self.labels, self.settings)
+            return read_subject(job[1], self._entry(job), self.explainer, labels, self.settings)
 
         def work(subjects: Sequence[Subject]) -> list[Row]:
-            return make_rows(self.explainer, self.own, subjects, self.settings, covers)
+            return make_rows(self.explainer, own, subjects, self.settings, covers)
 
         jobs = ((part, position) for part in parts for position in self.positions(part))
         outcomes = run_jobs(jobs, prepare, work, batch_size=self.settings.batch_size, ahead=AHEAD, caught=GradskipError)
