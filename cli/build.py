@@ -40,6 +40,8 @@ Examples:
 @click.option("--normalise", is_flag=True, help="The smallest value of each map 0, the largest 1.")
 @click.option("--switch/--no-switch", default=True, show_default=True,
               help="An input `explain`: where it is fed false, only the forward pass is computed.")  # fmt: skip
+@click.option("--precision", type=click.Choice(["model", "fp16"]), default="model", show_default=True,
+              help="Weights and arithmetic as they are, or in half precision; inputs and outputs stay.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @preprocess_options
 def build(model: Path, output: Path, force: bool, **flags: Any) -> None:
@@ -65,6 +67,7 @@ def build(model: Path, output: Path, force: bool, **flags: Any) -> None:
 
 def built_model(model: Path, flags: dict[str, Any]) -> tuple[onnx.ModelProto, Explainer, BuildSettings]:
     """The model with its explanation inside, by the options of `build`."""
+    from gradskip_onnx.selfcontained.half_precision import in_half
     from gradskip_onnx.selfcontained.method_file import build as build_file
 
     from .explain_request import load_explainer
@@ -72,10 +75,10 @@ def built_model(model: Path, flags: dict[str, Any]) -> tuple[onnx.ModelProto, Ex
     plain = {"device": "cpu", "require_device": False, "threads": None, "no_cache": True}
     explainer = load_explainer(model, flags | plain, fitted=True)
     settings = _settings(flags, explainer)
-    opened = explainer.model
-    built = build_file(
-        opened.source, opened.reading, settings, preprocess=explainer.preprocess, labels=explainer.labels
-    )
+    source, reading = explainer.model.source, explainer.model.reading
+    if flags["precision"] == "fp16":
+        source, reading = in_half(source, reading)
+    built = build_file(source, reading, settings, preprocess=explainer.preprocess, labels=explainer.labels)
     return built, explainer, settings
 
 

@@ -175,7 +175,7 @@ def _described(source: Source, reading: Reading, settings: BuildSettings, names:
         "map": view.map,
         "smoothed": view.smoothed,
         "normalised": view.normalised,
-        "precision": "float32",
+        "precision": str(reading.facts[architecture.blocks[0].tokens_in].dtype),
         "preprocessing": "outside",
         "inputs": {
             "image": architecture.input,

@@ -17,7 +17,9 @@ from gradskip_onnx.images.interpolate import normalise
 from gradskip_onnx.ingraph.view import View
 from gradskip_onnx.methods import choose_method
 from gradskip_onnx.model_file.metadata import KEY
-from gradskip_onnx.selfcontained.method_file import BuildSettings
+from gradskip_onnx.selfcontained.half_precision import in_half
+from gradskip_onnx.selfcontained.method_file import BuildSettings, build
+from gradskip_onnx.selfcontained.save import save
 from gradskip_onnx.types import Array
 from tests.support.built_files import build_into, domains, run, session_of
 from tests.support.models import Vit, vit
@@ -181,3 +183,25 @@ def test_several_classes_take_no_more_room(explainer, built: Path, tmp_path: Pat
     onnx.checker.check_model(str(many), full_check=True)
 
     assert many.stat().st_size < built.stat().st_size + 2000
+
+
+@pytest.mark.parametrize("weights", ["inside", "beside"])
+def test_half_precision(tmp_path: Path, weights: str):
+    """Half the size; inputs and outputs in float32; the map differs by the rounding of half precision."""
+    model = vit(Vit(width=96, depth=3))
+    size = len(model.SerializeToString())
+    path = tmp_path / "model.onnx"
+    onnx.save_model(model, path, save_as_external_data=weights == "beside", location="weights.bin", size_threshold=200)
+    explainer = gradskip_onnx.load(path, threads=1, preprocess="half")
+    source, reading = in_half(explainer.model.source, explainer.model.reading)
+    built = build(source, reading, BuildSettings(METHOD), preprocess=explainer.preprocess, labels=())
+    (written,) = save(built, tmp_path / "half.onnx", explainer.model.source)
+    found = run(session_of(written), images())
+    document = json.loads(onnx.load(written).metadata_props[0].value)
+
+    assert document["built"]["precision"] == "float16"
+    assert document["built"]["source_sha256"] == explainer.sha256
+    assert written.stat().st_size < 0.6 * size
+    for one, scores, other in zip(found["relevance"], found["logits"], explainer.explain(images()), strict=True):
+        assert scores.argmax() == other.target.index
+        assert np.abs(one - other.map).max() < 0.02 * np.abs(other.map).max()
