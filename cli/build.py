@@ -40,6 +40,8 @@ Examples:
 @click.option("--normalise", is_flag=True, help="The smallest value of each map 0, the largest 1.")
 @click.option("--switch/--no-switch", default=True, show_default=True,
               help="An input `explain`: where it is fed false, only the forward pass is computed.")  # fmt: skip
+@click.option("--preprocess-inside", is_flag=True,
+              help="Take uint8 images (H, W, 3) of any size; resize, crop and normalise inside.")  # fmt: skip
 @click.option("--precision", type=click.Choice(["model", "fp16"]), default="model", show_default=True,
               help="Weights and arithmetic as they are, or in half precision; inputs and outputs stay.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an existing file.")
@@ -93,4 +95,6 @@ def _settings(flags: dict[str, Any], explainer: Explainer) -> BuildSettings:
     row = find_method(flags["method"] or DEFAULT)
     choice = choose_method(row.name, **read_method_options(row.options, flags["pairs"]))
     view = View(flags["map_size"], flags["smoothed"], flags["normalise"])
-    return BuildSettings(explainer.settled(choice), flags["score"], view, flags["top"] or 0, flags["switch"])
+    return BuildSettings(
+        explainer.settled(choice), flags["score"], view, flags["top"] or 0, flags["preprocess_inside"], flags["switch"]
+    )

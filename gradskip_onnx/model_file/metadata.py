@@ -99,7 +99,9 @@ def as_before_building(source: Source) -> Source:
     """A built file with the nodes of the model in it as they were; any other file as it is."""
     if read_metadata(source).forward_outputs is None:
         return source
-    from .original_nodes import put_back  # needs onnx, which reading the cache does without
+    from .original_nodes import own_input, put_back  # needs onnx, which reading the cache does without
 
-    kept = (read_description(source) or {}).get("original_nodes")
-    return source if kept is None else replace(source, model=put_back(source.model, kept, source.name))
+    document = read_description(source) or {}
+    kept, port = document.get("original_nodes"), document.get("original_input")
+    model = source.model if port is None else own_input(source.model, port, source.name)
+    return replace(source, model=model if kept is None else put_back(model, kept, source.name))

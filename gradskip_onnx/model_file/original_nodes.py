@@ -49,15 +49,41 @@ def _same(node: onnx.NodeProto, written: onnx.NodeProto | None) -> bool:
     return like == node
 
 
-def put_back(model: onnx.ModelProto, text: Any, name: str) -> onnx.ModelProto:
-    """A copy of a built model with the nodes of `changed_nodes` in place of those that make the same tensors."""
-    kept = onnx.GraphProto()
+def port_text(port: onnx.ValueInfoProto) -> str:
+    """The input of a model that a built file makes of the pixels of an image, as text."""
+    return base64.b64encode(port.SerializeToString()).decode("ascii")
+
+
+def own_input(model: onnx.ModelProto, text: Any, name: str) -> onnx.ModelProto:
+    """A copy of a built model that takes the input of `port_text`, and not the pixels of an image."""
+    port, found = _parsed(onnx.ValueInfoProto(), text, name), onnx.ModelProto()
+    found.CopyFrom(model)
+    defaults = {tensor.name for tensor in found.graph.initializer}
+    kept = onnx.GraphProto(
+        node=[node for node in found.graph.node if port.name not in node.output],
+        input=[port, *(entry for entry in found.graph.input if entry.name in defaults)],
+    )
+    found.graph.ClearField("node")
+    found.graph.ClearField("input")
+    found.graph.node.extend(kept.node)
+    found.graph.input.extend(kept.input)
+    return found
+
+
+def _parsed(message: Any, text: Any, name: str) -> Any:
+    """A protobuf message from the text in the metadata, which is untrusted."""
     try:
         if not isinstance(text, str) or len(text) > 2 * MOST:
             raise ValueError("it is no text, or too long")
-        kept.ParseFromString(base64.b64decode(text, validate=True))
+        message.ParseFromString(base64.b64decode(text, validate=True))
     except (ValueError, binascii.Error, DecodeError) as broken:
         raise ModelError(f"{name}: the nodes kept in its metadata cannot be read: {broken}") from broken
+    return message
+
+
+def put_back(model: onnx.ModelProto, text: Any, name: str) -> onnx.ModelProto:
+    """A copy of a built model with the nodes of `changed_nodes` in place of those that make the same tensors."""
+    kept = _parsed(onnx.GraphProto(), text, name)
     found = onnx.ModelProto()
     found.CopyFrom(model)
     made = {output for node in kept.node for output in node.output}

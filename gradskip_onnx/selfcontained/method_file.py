@@ -14,19 +14,20 @@ from onnx import helper, numpy_helper
 from gradskip_onnx.graph.architecture import Reading
 from gradskip_onnx.graph.read.assemble import stored
 from gradskip_onnx.images.preprocess import Preprocess
+from gradskip_onnx.ingraph.pixels_inside import PixelGraph, write_pixels
 from gradskip_onnx.ingraph.view import View
 from gradskip_onnx.ingraph.write_map import MapGraph, require_writable, write_map
 from gradskip_onnx.instrument.build_plan import build_plan
 from gradskip_onnx.methods import MethodChoice
-from gradskip_onnx.model_file.original_nodes import changed_nodes
+from gradskip_onnx.model_file.original_nodes import changed_nodes, port_text
 from gradskip_onnx.surgeon.node_writer import PREFIX
-from gradskip_onnx.surgeon.private_names import held_as, node_proto
-from gradskip_onnx.types import Array, Instrumented, Source
+from gradskip_onnx.surgeon.private_names import held_as, node_proto, port_proto
+from gradskip_onnx.types import Architecture, Array, Instrumented, Source
 
 from .control_flow import SWITCH, put_behind_switch, repeat_for_classes
 from .describe import anatomy, annotate, sign
 
-RELEVANCE, EXPLAINED = "relevance", "explained"
+RELEVANCE, EXPLAINED, PIXELS = "relevance", "explained", "pixels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class BuildSettings:
     score: str = "logit"  # what is differentiated, unless the method has a score of its own
     view: View = field(default_factory=View)
     top: int = 0  # how many classes of an image are explained in one run; 0: one, without an axis of its own
+    pixels: bool = False  # whether the file takes uint8 images (H, W, 3) of any size, and prepares them itself
     switch: bool = True  # whether the file has the input `explain`; false: the forward pass only
 
     @property
@@ -49,6 +51,7 @@ class BuildSettings:
 class Names:
     """Inputs and outputs that a file has besides the model's own; another name is taken where the model has one."""
 
+    image: str
     target: str
     region: str | None
     switch: str | None
@@ -62,14 +65,15 @@ def build(
     """The model of `source` with the map of a method as a further output, and a description in its metadata."""
     require_writable(settings.method)
     settings.method.check(reading.architecture)
-    model, names = _graph(source, reading, settings, simplify=True)
+    model, names = _graph(source, reading, settings, preprocess, simplify=True)
     original = changed_nodes(*_nodes_and_constants(reading), model.graph)
     if original is None:  # the rows that are left out are not worth what it takes to remember them
-        model, names = _graph(source, reading, settings, simplify=False)
+        model, names = _graph(source, reading, settings, preprocess, simplify=False)
     sign(model)
     more = {
         "forward_outputs": [tensor.name for tensor in reading.graph.outputs],
         "original_nodes": original,
+        "original_input": port_text(port_proto(reading.graph.inputs[0])) if settings.pixels else None,
         "anatomy": anatomy(reading.architecture),
         "built": _described(source, reading, settings, names),
     }
@@ -77,7 +81,7 @@ def build(
 
 
 def _graph(
-    source: Source, reading: Reading, settings: BuildSettings, *, simplify: bool
+    source: Source, reading: Reading, settings: BuildSettings, preprocess: Preprocess | None, *, simplify: bool
 ) -> tuple[onnx.ModelProto, Names]:
     """The model with the map; `simplify` leaves out rows that nothing reads, as an explanation does."""
     choice, architecture = settings.method, reading.architecture
@@ -86,7 +90,7 @@ def _graph(
     plan = build_plan(
         source, reading, request.needs, score=request.score, rules=request.rules, keep=own, simplify_forward=simplify
     )
-    names = _free_names(plan, settings)
+    names = _free_names(plan, settings, architecture)
     written = write_map(plan, reading, source.opset["ai.onnx"], choice, settings.view)
     graph = plan.model.graph
     _append(graph, plan, written, [*own, architecture.logits])
@@ -99,7 +103,22 @@ def _graph(
         _rename(graph, outputs)
     else:
         put_behind_switch(graph, outputs, names.switch)
+    if names.image != architecture.input:
+        assert preprocess is not None
+        fact, ir = reading.facts[architecture.input], plan.model.ir_version
+        pixels = write_pixels(architecture, fact, source.opset["ai.onnx"], ir, preprocess, names.image)
+        _put_in_front(graph, pixels, architecture.input)
     return plan.model, names
+
+
+def _put_in_front(graph: onnx.GraphProto, pixels: PixelGraph, image: str) -> None:
+    """Let the model's input be made of the pixels of an image."""
+    kept = onnx.GraphProto(node=graph.node, input=[entry for entry in graph.input if entry.name != image])
+    graph.ClearField("node")
+    graph.ClearField("input")
+    graph.node.extend([*pixels.nodes, *kept.node])
+    graph.input.extend([pixels.image, *kept.input])
+    graph.initializer.extend(pixels.constants)
 
 
 def _nodes_and_constants(reading: Reading) -> tuple[Iterator[onnx.NodeProto], dict[str, onnx.TensorProto]]:
@@ -109,13 +128,14 @@ def _nodes_and_constants(reading: Reading) -> tuple[Iterator[onnx.NodeProto], di
     return map(node_proto, reading.graph.nodes), {tensor.name: stored(tensor) for tensor in dense}
 
 
-def _free_names(plan: Instrumented, settings: BuildSettings) -> Names:
+def _free_names(plan: Instrumented, settings: BuildSettings, architecture: Architecture) -> Names:
     taken = set(_names(plan.model.graph))
 
     def free(name: str) -> str:
         return f"{PREFIX}{name}" if name in taken else name
 
     return Names(
+        image=free(PIXELS) if settings.pixels else architecture.input,
         target=str(plan.target_input),
         region=plan.region_input,
         switch=free(SWITCH) if settings.switch else None,
@@ -176,9 +196,9 @@ def _described(source: Source, reading: Reading, settings: BuildSettings, names:
         "smoothed": view.smoothed,
         "normalised": view.normalised,
         "precision": str(reading.facts[architecture.blocks[0].tokens_in].dtype),
-        "preprocessing": "outside",
+        "preprocessing": "inside" if settings.pixels else "outside",
         "inputs": {
-            "image": architecture.input,
+            "image": names.image,
             "target": names.target,
             "region": names.region,
             "explain": names.switch,

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from PIL import Image
 
 import gradskip_onnx
 from gradskip_onnx.drawing.smoothing import smooth
@@ -205,3 +206,26 @@ def test_half_precision(tmp_path: Path, weights: str):
     for one, scores, other in zip(found["relevance"], found["logits"], explainer.explain(images()), strict=True):
         assert scores.argmax() == other.target.index
         assert np.abs(one - other.map).max() < 0.02 * np.abs(other.map).max()
+
+
+def test_preprocessing_inside(explainer, session, tmp_path: Path):
+    """Photographs of any size in; what the model gets differs by at most one level of 255, in few places."""
+    path = build_into(tmp_path, explainer, BuildSettings(METHOD, pixels=True))
+    onnx.checker.check_model(str(path), full_check=True)
+    inside = session_of(path)
+    random = np.random.default_rng(5)
+    for size in ((50, 70), (33, 32), (200, 90)):
+        pixels = random.integers(0, 256, (*size, 3), np.uint8)
+        found = dict(zip([o.name for o in inside.get_outputs()], inside.run(None, {"pixels": pixels}), strict=True))
+        prepared = explainer.prepare(Image.fromarray(pixels)).values
+        expected = run(session, prepared[None])
+
+        assert found["explained"] == expected["explained"]
+        assert np.abs(found["relevance"] - expected["relevance"]).max() < 0.05 * np.abs(expected["relevance"]).max()
+
+
+def test_preprocessing_inside_is_left_out_when_the_file_is_read(explainer, tmp_path: Path):
+    path = build_into(tmp_path, explainer, BuildSettings(METHOD, pixels=True))
+    for method in ("gradskip+", "rollout"):
+        found, expected = (one.explain(images(1), method=method)[0] for one in (gradskip_onnx.load(path), explainer))
+        assert close(found.map, expected.map)
