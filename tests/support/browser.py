@@ -16,8 +16,13 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+NO_GPU = ("--disable-gpu",)
+SOFTWARE_GPU = (
+    "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--use-vulkan=swiftshader",
+    "--use-angle=swiftshader", "--enable-features=Vulkan", "--enable-unsafe-swiftshader",
 )  # fmt: skip
 DESKTOP, PHONE = (1280, 900), (390, 844)
 
@@ -32,14 +37,14 @@ class Opened:
 
 
 @contextmanager
-def browsers() -> Iterator[Callable[[], Any]]:
-    """A function that opens a Chromium; there can be one such context at a time."""
+def browsers() -> Iterator[Callable[..., Any]]:
+    """A function that opens a Chromium with some flags; there can be one such context at a time."""
     playwright = pytest.importorskip("playwright.sync_api")
     program = next((found for name in NAMES if (found := shutil.which(name))), None)
     if program is None:
         pytest.skip("no Chromium is installed")
     with playwright.sync_playwright() as driver:
-        yield lambda: driver.chromium.launch(executable_path=program, args=list(QUIET))
+        yield lambda *flags: driver.chromium.launch(executable_path=program, args=[*(flags or NO_GPU), *QUIET])
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,13 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")  # not longer: there can be one such context at a time
-def browser() -> Iterator[Any]:
-    with browsers() as launch:
-        found = launch()
+def launch() -> Iterator[Callable[..., Any]]:
+    with browsers() as found:
         yield found
-        found.close()
+
+
+@pytest.fixture(scope="module")
+def browser(launch: Callable[..., Any]) -> Iterator[Any]:
+    found = launch()
+    yield found
+    found.close()

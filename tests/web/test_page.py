@@ -19,10 +19,16 @@ from gradskip_onnx.images.preprocess import prepare
 from gradskip_onnx.images.read import open_picture
 from gradskip_onnx.web.built_file import read_built_file
 from gradskip_onnx.web.site import write_site
-from tests.support.browser import served
+from tests.support.browser import SOFTWARE_GPU, served
 from tests.support.built_models import LABELS, PREPROCESS, built_model
 
 pytestmark = pytest.mark.slow
+
+NO_MEMORY = """WebAssembly.Memory = class {
+  constructor() {
+    throw new RangeError("WebAssembly.Memory(): could not allocate memory");
+  }
+};"""
 
 MAP_BOUND = 1e-3  # of its largest value: the project's demand on every client
 # Decodes and explains an image through the modules of the page, for the map itself.
@@ -75,6 +81,27 @@ def test_map_is_that_of_python(page, built, target):
     assert drawn["target"] == (logits.argmax() if target == -1 else target)
     assert [entry["score"] for entry in found["classes"]] == pytest.approx(sorted(logits, reverse=True), rel=1e-4)
     assert np.abs(values - relevance).max() < MAP_BOUND * np.abs(relevance).max()
+
+
+def test_webgpu_gives_the_same_map(launch, address, built):
+    """By the software adapter of Chromium, which has to be asked for: visitors get WebAssembly in its place."""
+    browser = launch(*SOFTWARE_GPU)
+    page = browser.new_page()
+    page.goto(f"{address}/?device=webgpu")
+    if not page.evaluate("navigator.gpu ? navigator.gpu.requestAdapter().then(Boolean) : false"):
+        browser.close()
+        pytest.skip("this Chromium has no software adapter for WebGPU")
+    page.wait_for_selector("#model:has-text('classes')", timeout=120_000)
+    (found,) = page.evaluate(EXPLAIN, ["examples/image.png", 2])["maps"]
+    _, relevance = by_python(built, demo_image(), 2)
+    explain(page, demo_image())
+    assert "WebGPU" in page.inner_text("#facts")
+    page.goto(address)
+    explain(page, demo_image())
+    assert "WebAssembly" in page.inner_text("#facts")
+    browser.close()
+
+    assert np.abs(np.array(found["values"]) - relevance.ravel()).max() < MAP_BOUND * np.abs(relevance).max()
 
 
 def test_photographs_are_turned_as_in_python(page, built, site):
@@ -202,7 +229,8 @@ def test_only_one_runtime_is_loaded(browser, address):
         (lambda site: (site / "model" / "explained.onnx").unlink(), "missing on the server (status 404)"),
         (lambda site: cut(site / "model" / "explained.onnx"), "was cut short"),
         (lambda site: (site / "site.json").unlink(), "site.json is missing"),
-        (lambda site: without_webassembly(site / "worker.mjs"), "has no WebAssembly"),
+        (lambda site: begin(site / "worker.mjs", "delete globalThis.WebAssembly;"), "has no WebAssembly"),
+        (lambda site: begin(site / "worker.mjs", NO_MEMORY), "too little free memory for the model (0 MB)"),
     ],
 )
 def test_a_damaged_site_says_what_is_wrong(spoil, message, site, browser, tmp_path):
@@ -221,9 +249,9 @@ def cut(path: Path) -> None:
     path.write_bytes(data[: len(data) // 2])
 
 
-def without_webassembly(script: Path) -> None:
-    """What browsers look like in which it is turned off."""
-    script.write_text("delete globalThis.WebAssembly;\n" + script.read_text())
+def begin(script: Path, code: str) -> None:
+    """What the worker meets in other browsers."""
+    script.write_text(code + "\n" + script.read_text())
 
 
 @pytest.mark.parametrize("width", [390, 1280])

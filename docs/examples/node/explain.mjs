@@ -47,5 +47,9 @@ async function decode(path) {
 function npy({ rows, columns, values }) {
   const shape = `{'descr': '<f4', 'fortran_order': False, 'shape': (${rows}, ${columns}), }`;
   const head = shape.padEnd(128 - 10 - 1) + "\n";
-  return Buffer.concat([Buffer.from("\x93NUMPY\x01\x00\x76\x00", "latin1"), Buffer.from(head), Buffer.from(values.buffer)]);
+  return Buffer.concat([
+    Buffer.from("\x93NUMPY\x01\x00\x76\x00", "latin1"),
+    Buffer.from(head),
+    Buffer.from(values.buffer),
+  ]);
 }

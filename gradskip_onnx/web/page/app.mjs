@@ -97,7 +97,7 @@ function showProgress({ loaded, total }) {
  */
 async function take(file, name) {
   const turn = ++page.turn;
-  forgive();
+  clearError();
   busy(true);
   try {
     const pixels = await decode(file);
@@ -146,7 +146,7 @@ function worksOf(shown) {
  */
 async function choose(shown) {
   const turn = page.turn;
-  forgive();
+  clearError();
   busy(true);
   try {
     for (const target of shown) {
@@ -271,15 +271,25 @@ function announce(words) {
   byId("status").textContent = words;
 }
 
-function forgive() {
+function clearError() {
   byId("error").hidden = true;
 }
 
 /** What a failure means, by what engines say of it. */
 const MEANINGS = [
-  [/memory|allocat|out of bounds|RangeError: Array buffer/i, () => `This device has too little free memory for the model (${megabytes()} MB). Close other tabs, or use a computer.`],
-  [/no WebAssembly/, () => "This browser cannot run the model: it has no WebAssembly. A browser of the last years has it."],
-  [/Failed to fetch|NetworkError|Load failed/, () => "The connection was lost while the model was loading. Choose the image again to go on."],
+  [
+    /memory|allocat|out of bounds|RangeError: Array buffer/i,
+    () =>
+      `This device has too little free memory for the model (${megabytes()} MB). Close other tabs, or use a computer.`,
+  ],
+  [
+    /no WebAssembly/,
+    () => "This browser cannot run the model: it has no WebAssembly. A browser of the last years has it.",
+  ],
+  [
+    /Failed to fetch|NetworkError|Load failed/,
+    () => "The connection was lost while the model was loading. Choose the image again to go on.",
+  ],
 ];
 
 function megabytes() {

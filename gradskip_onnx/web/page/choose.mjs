@@ -34,7 +34,12 @@ export function offerExamples(examples, take, fail) {
   place.replaceChildren(
     ...examples.map(({ file, name }) => {
       const picture = element("img", { src: file, alt: "", width: 44, height: 44 });
-      const button = element("button", { type: "button" }, picture, examples.length > 1 ? `Try “${name}”` : "Try the example");
+      const button = element(
+        "button",
+        { type: "button" },
+        picture,
+        examples.length > 1 ? `Try “${name}”` : "Try the example",
+      );
       button.addEventListener("click", async () => {
         try {
           const response = await fetch(file);

@@ -49,7 +49,12 @@ function row({ index, name, share }, { shown, open, unit, explain, compare }) {
   fill.style.width = `${100 * share}%`;
   const main = element(
     "button",
-    { type: "button", className: "class", "aria-pressed": shown[0] === index, "aria-label": `${name}, ${unit} ${words}` },
+    {
+      type: "button",
+      className: "class",
+      "aria-pressed": shown[0] === index,
+      "aria-label": `${name}, ${unit} ${words}`,
+    },
     fill,
     element("span", { className: "name" }, name),
     element("span", { className: "share" }, words),

@@ -133,7 +133,10 @@ const STANDINGS = Object.freeze({
     const top = scores.reduce((most, score) => Math.max(most, score), -Infinity);
     const powers = Array.from(scores, (score) => Math.exp(score - top));
     const total = powers.reduce((sum, power) => sum + power, 0);
-    return ranked(powers.map((power, at) => ({ share: power / total, score: scores[at] })), labels);
+    return ranked(
+      powers.map((power, at) => ({ share: power / total, score: scores[at] })),
+      labels,
+    );
   },
   segmentation(logits, dims, labels) {
     const [count, height, width] = dims.slice(-3).map(Number);
@@ -149,7 +152,10 @@ const STANDINGS = Object.freeze({
       }
       won[best]++;
     }
-    return ranked(Array.from(won, (pixels, at) => ({ share: pixels / area, score: sums[at] / area })), labels);
+    return ranked(
+      Array.from(won, (pixels, at) => ({ share: pixels / area, score: sums[at] / area })),
+      labels,
+    );
   },
 });
 

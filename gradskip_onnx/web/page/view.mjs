@@ -44,7 +44,11 @@ export function viewOf(map, { width, height, box, grid, smoothed }, drawing, bot
   const patch = [(box[3] - box[1]) / grid[0], (box[2] - box[0]) / grid[1]];
   const unit = [Math.max(patch[0], seen.height / drawing.finest), Math.max(patch[1], seen.width / drawing.finest)];
   const smoothing = smoothed ? 0 : drawing.smoothing;
-  const values = blurred(placed, seen.width, unit.map((size) => smoothing * size));
+  const values = blurred(
+    placed,
+    seen.width,
+    unit.map((size) => smoothing * size),
+  );
   const against = negativeShare(placed);
   const signed = both ?? against > drawing.matters;
   const none = signed && against >= 1 - drawing.matters;
@@ -226,7 +230,10 @@ export function smallestArea(values, share) {
  * @param {Drawing} drawing
  */
 function rangeOf(values, signed, { spikes, spiky }) {
-  const low = Math.max(0, values.reduce((least, value) => Math.min(least, value), Infinity));
+  const low = Math.max(
+    0,
+    values.reduce((least, value) => Math.min(least, value), Infinity),
+  );
   const sizes = values.map((value) => (signed ? Math.abs(value) : Math.max(value, low))).sort();
   const reach = sizes[sizes.length - 1];
   const at = (sizes.length - 1) * (1 - spikes);

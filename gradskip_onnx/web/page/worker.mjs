@@ -63,7 +63,9 @@ async function usable(engine, site, device) {
     return true;
   }
   if (!site.runtime.files[engine.module] || !navigator.gpu) return false;
-  return Boolean(await navigator.gpu.requestAdapter().catch(() => null));
+  const adapter = await navigator.gpu.requestAdapter().catch(() => null);
+  // one that is imitated by the processor takes fifty times as long as WebAssembly
+  return Boolean(adapter) && (device !== null || !(adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter));
 }
 
 /**
@@ -115,7 +117,7 @@ async function download(parts, count) {
     const response = await fetch(new URL(part.name, HERE));
     if (!response.ok) throw new Error(`${part.name} is missing on the server (status ${response.status})`);
     const end = at + part.bytes;
-    for (const reader = response.body.getReader(); ; ) {
+    for (const reader = response.body.getReader(); ;) {
       const { done, value } = await reader.read();
       if (done) break;
       if (at + value.length > end) throw new Error(`${part.name} on the server is larger than it was made`);
@@ -130,5 +132,7 @@ async function download(parts, count) {
 
 /** @param {import("./explainer.mjs").Answer} answer */
 function sound({ classes, maps }) {
-  return classes.every(({ score }) => Number.isFinite(score)) && maps.every(({ values }) => values.every(Number.isFinite));
+  return (
+    classes.every(({ score }) => Number.isFinite(score)) && maps.every(({ values }) => values.every(Number.isFinite))
+  );
 }
