@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
-from importlib import metadata
 from typing import Any
 
 from gradskip_onnx.images.classes import Candidate
+from gradskip_onnx.imports.installed import version_of
 from gradskip_onnx.version import __version__
 
 from .explanation import Explanation
@@ -68,15 +66,5 @@ def candidate(entry: Candidate) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of this package, Python and the libraries that influence results."""
-    return dict(_versions())
-
-
-@cache  # each is read from a file of its package
-def _versions() -> Mapping[str, str]:
-    found = {"gradskip-onnx": __version__, "python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    own = {"gradskip-onnx": __version__, "python": platform.python_version()}
+    return own | {name: version for name in LIBRARIES if (version := version_of(name))}

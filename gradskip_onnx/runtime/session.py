@@ -26,7 +26,9 @@ CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
 SHARED = "shared"  # external "file" of a placeholder tensor; `open_session` gets its value as an array
 QUIET = 4  # fatal only: what goes wrong comes as an exception, and its log lines carry names from the file unescaped
-# Nodes above which no buffer is used twice: ONNX Runtime plans that in time quadratic in the length of a chain.
+# Nodes above which no buffer is used twice: ONNX Runtime plans that in time quadratic in the length of a chain. Tensors
+# are freed as early without the plan, and without an arena peak memory is the same. For ViT-B/16 it takes most of the
+# time of opening, which a few passes do not bring back.
 LONG = 4_000
 # Nodes above which nothing is optimised: the optimisers, too, take more than linear time. A ViT of 40 blocks has 5,000.
 VERY_LONG = 20_000
@@ -149,7 +151,7 @@ def open_bytes(
     if most_bytes is not None:
         _bound_memory(options, most_bytes)
     nodes = _count_nodes(model)
-    options.enable_mem_reuse = optimise and nodes <= LONG
+    options.enable_mem_reuse = optimise and nodes <= LONG and not low_memory
     if not optimise or nodes > VERY_LONG:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED  # Shape nodes first: frees their inputs
