@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -37,8 +37,25 @@ def annotate(
 
 
 def sign(model: onnx.ModelProto) -> None:
-    """Name this project as the maker of a file."""
+    """Name this project as the maker of a file, and import no operators that it does not use.
+
+    Files that a runtime has optimised import its own, which are written out in ours.
+    """
     model.producer_name, model.producer_version = "gradskip-onnx", __version__
+    used = {*_domains(model.graph.node), ""}
+    kept = [entry for entry in model.opset_import if ("" if entry.domain == "ai.onnx" else entry.domain) in used]
+    imports = onnx.ModelProto(opset_import=kept)  # copies, before the originals are freed
+    model.ClearField("opset_import")
+    model.opset_import.extend(imports.opset_import)
+
+
+def _domains(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """The domains of nodes, also inside bodies; the standard one is empty."""
+    for node in nodes:
+        yield "" if node.domain == "ai.onnx" else node.domain
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _domains(body.node)
 
 
 def anatomy(architecture: Architecture) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from gradskip_onnx.selfcontained.save import save
 from gradskip_onnx.types import Array
 from tests.support.built_files import build_into, domains, run, session_of
 from tests.support.models import Vit, vit
+from tests.support.optimised_files import optimised
 
 METHOD = choose_method("gradskip+")
 ROUNDING = 1e-5  # of the largest value: sums in another order
@@ -229,3 +230,19 @@ def test_preprocessing_inside_is_left_out_when_the_file_is_read(explainer, tmp_p
     for method in ("gradskip+", "rollout"):
         found, expected = (one.explain(images(1), method=method)[0] for one in (gradskip_onnx.load(path), explainer))
         assert close(found.map, expected.map)
+
+
+def test_a_file_that_a_runtime_has_fused(plain, tmp_path: Path):
+    """Its operators are written out, and those of other domains are no longer imported."""
+    fused = optimised(plain, "EXTENDED", tmp_path)
+    assert domains(fused.graph) > {""}
+    explainer = gradskip_onnx.load(fused.SerializeToString(), threads=1, preprocess="half")
+    path = build_into(tmp_path, explainer, BuildSettings(METHOD))
+    found, model = run(session_of(path), images()), onnx.load(path)
+    (expected,) = onnxruntime.InferenceSession(plain.SerializeToString()).run(["logits"], {"image": images()})
+
+    assert domains(model.graph) == {""}
+    assert {entry.domain for entry in model.opset_import} == {""}
+    assert close(found["logits"], expected)
+    for one, other in zip(found["relevance"], explainer.explain(images()), strict=True):
+        assert close(one, other.map)
