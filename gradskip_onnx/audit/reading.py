@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,13 @@ class Audit:
                     raise InputError(f"{self.place.name}: no image at position {position}; it has {self.images}")
                 held, table = number, read_part(self.place, number, MAP_COLUMNS)
             yield self._map_in(table, int(position))
+
+    def rows(self, positions: Iterable[int], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """The named columns of images, in the order asked for."""
+        wanted = np.asarray(list(positions), np.int64)
+        places = np.searchsorted(self.table["position"].to_numpy(), wanted)  # an unfinished audit lacks some positions
+        found: list[dict[str, Any]] = self.table.select(list(columns)).take(places).to_pylist()
+        return found
 
     @cached_property
     def explained(self) -> tuple[int, ...]:

@@ -82,7 +82,7 @@ def replay(
     settings = settings_of(audit.facts)
     work = PartWork(explainer, dataset, audit.place, settings, audit.part_size)
     covers = Covers(settings)
-    rows = recorded(audit, positions)
+    rows = audit.rows(positions, COLUMNS)
     for position, row, scores in zip(positions, rows, audit.maps(positions), strict=True):
         try:
             if position >= len(dataset.entries):
@@ -106,13 +106,6 @@ def settings_of(facts: Mapping[str, Any]) -> AuditSettings:
         batch_size=facts["batch_size"],
         privacy=facts["privacy"],
     )
-
-
-def recorded(audit: Audit, positions: Sequence[int]) -> list[dict[str, Any]]:
-    """The recorded rows of images."""
-    places = np.searchsorted(audit.table["position"].to_numpy(), np.asarray(positions, np.int64))
-    rows: list[dict[str, Any]] = audit.table.select(list(COLUMNS)).take(places).to_pylist()
-    return rows
 
 
 def compare(row: Mapping[str, Any], scores: Array, made: Row, tolerances: Tolerances) -> Replayed:

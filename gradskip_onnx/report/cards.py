@@ -11,7 +11,7 @@ from .pictures import MEDIUM, SMALL, Picture, pictures
 from .words import value_text
 from .worst import gallery
 
-STRIP = 6  # pictures in a row of examples
+STRIP = 5  # pictures in a row of examples
 GALLERY_BYTES = 9 << 20  # of pictures; the gallery ends where they are spent
 ORDERS: Mapping[str, str] = MappingProxyType(
     {

@@ -17,6 +17,7 @@ WIDTH = 560
 LEFT, RIGHT = 172, 30  # beside the drawn part; names of classes stand on the left
 ROW, TOP, FOOT = 24, 8, 30
 MOST_CLASSES = 16
+FEWEST = 5  # images of a class below which its value says little
 LONGEST = 22  # characters of a name
 BINS = 20
 BAR_WIDTH, BAR_HEIGHT = 220, 110
@@ -84,12 +85,13 @@ class Histogram:
 
 
 def ranges(finding: Finding, name_of: Callable[[int], str]) -> Ranges | None:
-    """A finding by class; None where fewer than two classes have a value."""
-    if finding.overall is None or len(finding.classes) < 2:
+    """A finding by class; None where fewer than two classes have enough images."""
+    classes = {index: one for index, one in finding.classes.items() if one.count >= FEWEST}
+    if finding.overall is None or len(classes) < 2:
         return None
     flagged = {flag.index for flag in finding.flagged}
-    chosen = _chosen(finding.classes, flagged)
-    shown = [finding.classes[index] for index in chosen]
+    chosen = _chosen(classes, flagged)
+    shown = [classes[index] for index in chosen]
     low, high, ticks = _axis([finding.overall, *shown], finding.unit)
 
     def x(value: float) -> float:
@@ -102,7 +104,7 @@ def ranges(finding: Finding, name_of: Callable[[int], str]) -> Ranges | None:
     )  # fmt: skip
     marks = tuple(Tick(x(value), value_text(value, finding.unit).replace(f".0{PERCENT}", PERCENT)) for value in ticks)
     height = TOP + ROW * len(rows) + FOOT
-    return Ranges(rows, len(finding.classes) - len(rows), marks, x(finding.overall.value), height)
+    return Ranges(rows, len(classes) - len(rows), marks, x(finding.overall.value), height)
 
 
 def _chosen(classes: Mapping[int, Interval], flagged: set[int | None]) -> list[int]:

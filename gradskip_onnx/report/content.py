@@ -75,21 +75,12 @@ _COLUMNS = ("position", "image", "target", "label", "correct", "abstained", *NUM
 
 def facts_of(audit: Audit, positions: Iterable[int]) -> list[ImageFacts]:
     """The facts of images, in the order asked for."""
-    return [_image_facts(audit, row) for row in rows_at(audit, positions, _COLUMNS)]
-
-
-def rows_at(audit: Audit, positions: Iterable[int], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The named columns of images, in the order asked for."""
-    wanted = np.asarray(list(positions), np.int64)
-    places = np.searchsorted(audit.table["position"].to_numpy(), wanted)  # an unfinished audit lacks some positions
-    found: list[dict[str, Any]] = audit.table.select(list(columns)).take(places).to_pylist()
-    return found
+    return [_image_facts(audit, row) for row in audit.rows(positions, _COLUMNS)]
 
 
 def column(audit: Audit, name: str) -> Array:
     """A column of numbers or truth values, (images,) float64, NaN where there is none."""
-    values = audit.table[name].cast("float64") if audit.table[name].type != "bool" else audit.table[name].cast("int8")
-    return np.asarray(values.cast("float64").to_numpy(), np.float64)
+    return np.asarray(audit.table[name].cast("float64").to_numpy(), np.float64)
 
 
 def _image_facts(audit: Audit, row: Mapping[str, Any]) -> ImageFacts:

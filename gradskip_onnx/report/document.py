@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradskip_onnx.findings.documents import of_interval
+import numpy as np
+
+from gradskip_onnx.findings.documents import DIGITS, of_interval
 from gradskip_onnx.findings.found import Finding
 
 from .content import Content, facts_of
@@ -45,9 +47,13 @@ def document(content: Content, means: MeanMaps, date: str) -> dict[str, Any]:
             }
             for one in stand_outs(content)
         ],
-        "mean_map": means.overall,
+        "mean_map": np.round(means.overall, DIGITS),
         "classes": {
-            str(index): {"label": content.audit.label_of(index), "images": means.counts[index], "mean_map": mean}
+            str(index): {
+                "label": content.audit.label_of(index),
+                "images": means.counts[index],
+                "mean_map": np.round(mean, DIGITS),
+            }
             for index, mean in sorted(means.classes.items())
             if index >= 0
         },

@@ -12,14 +12,14 @@ from .cards import cards, gallery_cards, orders
 from .content import Content, column
 from .mean_maps import MeanMaps
 from .pictures import LARGE, mean_picture
-from .sections import charted, classes, drift_rows, flagged, histograms, overview, patterns
+from .sections import charted, classes, drift_rows, flagged, histograms, overview, patterns, shown_classes
 from .settings import settings
 from .summary import sentences, stand_outs, tiles, verdict
 from .words import count_text, value_text
 from .worst import worst_cases
 
 TEMPLATE, STYLE, SCRIPT = "page.html", "page.css", "page.js"
-MOST_BROKEN, MOST_FLAGGED, MOST_CLASSES, MOST_CHARTS = 8, 12, 60, 6
+MOST_BROKEN, MOST_FLAGGED, MOST_RAISED, MOST_CLASSES, MOST_CHARTS = 8, 12, 5, 60, 6
 CONTENTS = (
     ("summary", "Summary"),
     ("stands-out", "What stands out"),
@@ -61,9 +61,10 @@ def render(content: Content, means: MeanMaps, date: str, versions: str) -> bytes
         histograms=[*histograms(content)],
         charted=charted(content),
         most_charts=MOST_CHARTS,
+        most_raised=MOST_RAISED,
         drift=[*drift_rows(content)],
         classes=classes(content, means, MOST_CLASSES),
-        classes_left=max(0, len(means.classes) - MOST_CLASSES),
+        classes_left=len(means.classes) - min(MOST_CLASSES, len(shown_classes(means))),
         clusters=patterns(content),
         worst=[(kind, cards(content, chosen, LARGE)) for kind, chosen in worst_cases(content.audit)],
         gallery=shown,

@@ -20,7 +20,7 @@ from gradskip_onnx.images.preprocess import Geometry, Preprocess, geometry
 from gradskip_onnx.output.html_page import data_uri, jpeg_uri
 from gradskip_onnx.types import Array
 
-from .content import Content, rows_at
+from .content import Content
 
 LARGE, MEDIUM, SMALL = 480, 224, 112  # longer sides, in pixels
 QUALITY = 80
@@ -44,7 +44,7 @@ def pictures(content: Content, positions: Iterable[int], side: int, *, with_imag
     """The picture of each position, in order."""
     chosen = list(positions)
     preprocess = Preprocess.from_dict(content.facts["preprocess"])
-    rows = rows_at(content.audit, chosen, ("image", "width", "height"))
+    rows = content.audit.rows(chosen, ("image", "width", "height"))
     for row, scores in zip(rows, content.audit.maps(chosen), strict=True):
         yield _picture(content, row, scores, preprocess, side, with_image)
 

@@ -11,7 +11,7 @@ import numpy as np
 from gradskip_onnx.findings.found import Cluster, Finding
 
 from .cards import Card, strip
-from .charts import Histogram, Ranges, histogram, ranges
+from .charts import FEWEST, Histogram, Ranges, histogram, ranges
 from .content import Content, column
 from .mean_maps import MeanMaps
 from .pictures import mean_picture
@@ -137,11 +137,11 @@ def drift_rows(content: Content) -> Iterator[dict[str, Any]]:
 
 
 def classes(content: Content, means: MeanMaps, most: int) -> list[dict[str, Any]]:
-    """The classes explained, those with flags first, then by number of images."""
+    """The classes that are shown: those with flags first, then by number of images."""
     accuracy = content.findings.named("accuracy")
     flags = [flag.index for finding in content.findings.findings for flag in finding.flagged]
     found = []
-    for index in sorted(means.classes, key=lambda one: (-flags.count(one), -means.counts[one], one))[:most]:
+    for index in sorted(shown_classes(means), key=lambda one: (-flags.count(one), -means.counts[one], one))[:most]:
         right = accuracy.classes.get(index) if accuracy is not None else None
         found.append(
             {
@@ -153,6 +153,11 @@ def classes(content: Content, means: MeanMaps, most: int) -> list[dict[str, Any]
             }
         )
     return found
+
+
+def shown_classes(means: MeanMaps) -> list[int]:
+    """The classes with enough images for a mean map."""
+    return [index for index, count in means.counts.items() if count >= FEWEST]
 
 
 def patterns(content: Content) -> list[Pattern]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gradskip_onnx.findings.found import Finding
@@ -68,7 +68,8 @@ def verdict(content: Content) -> Verdict:
     if not content.violations:
         return Verdict("good", "Passes", f"Every rule of the policy holds.{beside}")
     broken = tuple(one.text for one in content.violations)
-    return Verdict("bad", "Fails", f"{count_text(len(broken), 'rule')} of the policy broken.{beside}", broken)
+    rules = "A rule of the policy is" if len(broken) == 1 else f"{len(broken)} rules of the policy are"
+    return Verdict("bad", "Fails", f"{rules} broken.{beside}", broken)
 
 
 def sentences(content: Content) -> list[str]:
@@ -147,7 +148,10 @@ def stand_outs(content: Content) -> list[StandsOut]:
             found = finding.overall if flag.index is None else finding.classes.get(flag.index)
             value, overall = (value_text(one.value if one else None, finding.unit) for one in (found, finding.overall))
             flags = raised.setdefault(flag.index, [])
-            flags.append(Raised(finding, title_of(finding.name), value, overall, flag.why))
+            if flags and flags[-1].finding is finding:  # flagged for two reasons
+                flags[-1] = replace(flags[-1], why=f"{flags[-1].why}; {flag.why}")
+            else:
+                flags.append(Raised(finding, title_of(finding.name), value, overall, flag.why))
     order = sorted(raised, key=lambda index: (index is not None, -_weight(raised[index])))
     return [StandsOut(index, content.place_of(index), tuple(raised[index])) for index in order]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradskip_onnx.audit.reading import Audit
+from gradskip_onnx.findings.table import BORDER_AREA
 from gradskip_onnx.types import Array
 
 from .content import Content, column
@@ -44,8 +45,6 @@ def _on_the_border(audit: Audit) -> Array:
     border = column(audit, "border")
     return np.where(border > BORDER_AREA, border, np.nan)
 
-
-BORDER_AREA = 1 - 0.8**2  # of the image, that the outermost tenth on each side covers: what chance gives
 
 KINDS: tuple[Kind, ...] = (
     Kind("Wrong and sure", "the likeliest class is not the labelled one, and the model is sure of it", _sure_and_wrong),

@@ -173,6 +173,15 @@ class TestReading:
         with pytest.raises(InputError, match=r"not the facts of an audit|not JSON|expected a JSON object"):
             gradskip_onnx.read_audit(place)
 
+    def test_rows_are_those_asked_for(self, tmp_path):
+        audit = write_audit(tmp_path, 40)
+
+        assert audit.rows([7, 2], ["position", "image"]) == [
+            {"position": 7, "image": "photos/0007.png"},
+            {"position": 2, "image": "photos/0002.png"},
+        ]
+        assert audit.rows([], ["position"]) == []
+
     def test_no_audit(self, tmp_path):
         with pytest.raises(InputError, match="no audit here"):
             gradskip_onnx.read_audit(tmp_path)

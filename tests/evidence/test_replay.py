@@ -13,7 +13,7 @@ from gradskip_onnx.audit.reading import read_audit
 from gradskip_onnx.audit.row import Row
 from gradskip_onnx.datasets import load
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.evidence.replay import Tolerances, compare, open_model, recorded, replay, sample_of
+from gradskip_onnx.evidence.replay import Tolerances, compare, open_model, replay, sample_of
 from tests.evidence.conftest import COUNT, Case, audited
 from tests.support.models import Vit, vit
 
@@ -112,9 +112,3 @@ def test_what_is_near_enough_is_well():
     assert found.wrong == ()
     assert found.map == pytest.approx(0.009, rel=1e-3)
     assert found.logit == pytest.approx(0.00075)
-
-
-def test_recorded_rows_are_those_asked_for(case: Case):
-    audit = read_audit(case.folder)
-
-    assert [one["position"] for one in recorded(audit, [7, 2])] == [7, 2]
