@@ -82,7 +82,7 @@ def check_size(size: int, name: str) -> None:
     """Raise InputError for a model that a browser cannot hold."""
     if size > LARGEST_MODEL:
         raise InputError(
-            f"{name} has {size / 1e6:,.0f} MB, a browser holds models of {LARGEST_MODEL / 1e6:,.0f} MB; "
+            f"{name} has {size / 1e6:,.0f} MB, a browser holds at most {LARGEST_MODEL / 1e6:,.0f} MB; "
             "a smaller or an fp16 model fits"
         )
 

@@ -71,7 +71,7 @@ def test_a_large_model_lies_in_parts(built, tmp_path, monkeypatch):
 
 def test_a_model_no_browser_holds_is_refused(built, tmp_path, monkeypatch):
     monkeypatch.setattr(built_file, "LARGEST_MODEL", 5_000)
-    with pytest.raises(InputError, match=r"tiny\.onnx has 0 MB, a browser holds models of 0 MB"):
+    with pytest.raises(InputError, match=r"tiny\.onnx has 0 MB, a browser holds at most 0 MB"):
         write_site(read_built_file(built), RUNTIME, tmp_path, title="t")
 
 

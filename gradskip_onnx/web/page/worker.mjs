@@ -102,7 +102,11 @@ async function opened(engine, site, report) {
   ort.env.logLevel = "error";
   const model = await download(site.model.parts, count);
   report({ loaded: total, total });
-  return { site, engine, opened: await open(ort, model, { executionProviders: [engine.provider] }) };
+  return {
+    site,
+    engine,
+    opened: await open(ort, model, { executionProviders: [engine.provider], logSeverityLevel: 3 }),
+  };
 }
 
 /**
