@@ -22,7 +22,7 @@ from gradskip_onnx.methods import MethodChoice
 from gradskip_onnx.model_file.original_nodes import changed_nodes, port_text
 from gradskip_onnx.surgeon.node_writer import PREFIX
 from gradskip_onnx.surgeon.private_names import held_as, node_proto, port_proto
-from gradskip_onnx.types import Architecture, Array, Instrumented, Source
+from gradskip_onnx.types import Architecture, Array, Dims, Instrumented, Source
 
 from .control_flow import SWITCH, put_behind_switch, repeat_for_classes
 from .describe import anatomy, annotate, sign
@@ -90,6 +90,7 @@ def _graph(
     plan = build_plan(
         source, reading, request.needs, score=request.score, rules=request.rules, keep=own, simplify_forward=simplify
     )
+    _fix_size(plan.model.graph, architecture.input, reading.facts[architecture.input].dims)
     names = _free_names(plan, settings, architecture)
     written = write_map(plan, reading, source.opset["ai.onnx"], choice, settings.view)
     graph = plan.model.graph
@@ -109,6 +110,14 @@ def _graph(
         pixels = write_pixels(architecture, fact, source.opset["ai.onnx"], ir, preprocess, names.image)
         _put_in_front(graph, pixels, architecture.input)
     return plan.model, names
+
+
+def _fix_size(graph: onnx.GraphProto, image: str, dims: Dims) -> None:
+    """Write the size of the image into the input of a model that takes any: its map is made for one size."""
+    (port,) = (entry for entry in graph.input if entry.name == image)
+    for dim, size in zip(port.type.tensor_type.shape.dim, dims, strict=True):
+        if size is not None:
+            dim.dim_value = size
 
 
 def _put_in_front(graph: onnx.GraphProto, pixels: PixelGraph, image: str) -> None:

@@ -26,6 +26,7 @@ from tests.support.built_files import build_into, domains, run, session_of
 from tests.support.models import Vit, vit
 from tests.support.optimised_files import optimised
 
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 METHOD = choose_method("gradskip+")
 ROUNDING = 1e-5  # of the largest value: sums in another order
 
@@ -246,3 +247,31 @@ def test_a_file_that_a_runtime_has_fused(plain, tmp_path: Path):
     assert close(found["logits"], expected)
     for one, other in zip(found["relevance"], explainer.explain(images()), strict=True):
         assert close(one, other.map)
+
+
+def test_a_model_of_any_size_is_built_for_one(tmp_path: Path):
+    model = onnx.load(FIXTURES / "segformer.onnx")
+    for port in (model.graph.input[0], model.graph.output[0]):
+        for dim in port.type.tensor_type.shape.dim[2:]:
+            dim.Clear()
+    explainer = gradskip_onnx.load(model.SerializeToString(), threads=1, size=96, preprocess="half")
+    found = session_of(build_into(tmp_path, explainer, BuildSettings(METHOD)))
+
+    assert found.get_inputs()[0].shape[1:] == [3, 96, 96]
+    assert isinstance(found.get_inputs()[0].shape[0], str)
+
+
+@pytest.mark.slow
+def test_several_classes_of_a_segmentation(tmp_path: Path):
+    """Each for the pixels predicted as the class, or all three for one region."""
+    explainer = gradskip_onnx.load(FIXTURES / "segformer.onnx", threads=1)
+    pixels = np.random.default_rng(0).standard_normal((2, 3, 96, 96)).astype(np.float32)
+    one, top = (session_of(build_into(tmp_path, explainer, BuildSettings(METHOD, top=count))) for count in (0, 3))
+    region = np.zeros((2, 24, 24), np.float32)
+    region[:, 3:9, 5:12] = 1
+    for feeds in ({}, {"region": region}):
+        found = run(top, pixels, **feeds)
+        for place in range(3):
+            expected = run(one, pixels, target=np.full(2, -1 - place), **feeds)
+            assert found["explained"][:, place].tolist() == expected["explained"].tolist()
+            assert close(found["relevance"][:, place], expected["relevance"])
