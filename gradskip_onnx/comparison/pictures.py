@@ -11,6 +11,7 @@ from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.drawing.heat_map import HeatMap
 from gradskip_onnx.drawing.pictures import draw_overlay
 from gradskip_onnx.drawing.style import PictureStyle
+from gradskip_onnx.drawing.view import negative_matters
 from gradskip_onnx.errors import GradskipError
 from gradskip_onnx.images.interpolate import resize
 from gradskip_onnx.images.preprocess import Preprocess, geometry
@@ -35,11 +36,13 @@ class PairPicture:
 def draw_pair(
     audits: tuple[Audit, Audit], positions: tuple[int, int], name: str, open_image: OpenImage | None
 ) -> PairPicture:
-    """The image as the first model saw it, and both maps over what each model saw."""
+    """The image as the first model saw it, and both maps over what each model saw, in the same colours."""
     photo = _photo(name, open_image)
-    drawn = [_over(audit, position, photo) for audit, position in zip(audits, positions, strict=True)]
-    image = None if photo is None else jpeg_uri(_seen(photo, audits[0]))
-    return PairPicture(image, jpeg_uri(drawn[0]), jpeg_uri(drawn[1]))
+    shown = [_ground(audit, photo) for audit in audits]
+    heats = [_heat(audit.map(at), audit, ground) for audit, at, ground in zip(audits, positions, shown, strict=True)]
+    style = PictureStyle(size=SIDE, signed=any(negative_matters(heat) for heat in heats))
+    first, second = (jpeg_uri(draw_overlay(ground, heat, style)) for ground, heat in zip(shown, heats, strict=True))
+    return PairPicture(None if photo is None else jpeg_uri(shown[0]), first, second)
 
 
 def _photo(name: str, open_image: OpenImage | None) -> Image.Image | None:
@@ -51,10 +54,12 @@ def _photo(name: str, open_image: OpenImage | None) -> Image.Image | None:
         return None
 
 
-def _over(audit: Audit, position: int, photo: Image.Image | None) -> Image.Image:
-    scores = audit.map(position)
-    shown = Image.new("RGB", _fitting(*audit.facts["image_size"]), GREY) if photo is None else _seen(photo, audit)
-    return draw_overlay(shown, _heat(scores, audit, shown), PictureStyle(size=SIDE))
+def _ground(audit: Audit, photo: Image.Image | None) -> Image.Image:
+    """What the model of an audit saw, or a grey area of its shape."""
+    if photo is None:
+        height, width = audit.facts["image_size"]
+        return Image.new("RGB", _fitting(height, width), GREY)
+    return _seen(photo, audit)
 
 
 def _heat(scores: Array, audit: Audit, shown: Image.Image) -> HeatMap:
