@@ -238,6 +238,7 @@ class Plan:
     region_input: str | None = None  # (B, h, w) float32 pixel weights, negative: the pixels predicted as the class
     target_output: str | None = None  # (B,) int64, the class whose score was differentiated
     makers: Mapping[str, Maker] = field(default_factory=lambda: EMPTY)  # large output -> how it is made
+    large: bool = False  # whether there are large tensors that are not held: a pass is made for little memory
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

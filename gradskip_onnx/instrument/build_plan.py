@@ -83,8 +83,7 @@ def build_plan(
         outputs += [added.chosen, *(name for part in shown for name in part.values())]
     makers = makers_of_large(graph, _of_attention(architecture.blocks, values, added), facts) if on_demand else {}
     outputs = [name for name in outputs if name not in makers] + [n for maker in makers.values() for n in maker.inputs]
-    if added.chosen:
-        recompute_large(graph, forward, outputs, facts, source.opset["ai.onnx"])
+    again = bool(added.chosen) and recompute_large(graph, forward, outputs, facts, source.opset["ai.onnx"])
     keep_integer_kernels(graph, forward or list(graph.nodes), outputs, facts, source.opset["ai.onnx"])
     tensors = graph.tensors()
     graph.outputs = [tensors[name] for name in dict.fromkeys(outputs)]
@@ -106,6 +105,7 @@ def build_plan(
         region_input=added.region,
         target_output=added.chosen or None,
         makers=makers,
+        large=again or bool(makers),
     )
 
 

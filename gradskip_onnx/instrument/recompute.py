@@ -23,10 +23,11 @@ from .chains import activations, bytes_of, chain
 
 def recompute_large(
     graph: gs.Graph, forward: Sequence[Any], outputs: Sequence[str], facts: Mapping[str, TensorFact], opset: int
-) -> None:
+) -> bool:
     """Make the backward nodes of `graph`, all but `forward`, read copies of large tensors that are made late.
 
-    Nothing changes if the tensors together are small. `outputs` are read from the graph and held anyway.
+    Nothing changes, and False is returned, if the tensors together are small. `outputs` are read from the graph and
+    held anyway.
     """
     early = {id(node) for node in forward}
     late = _late_tensors(graph, early)
@@ -39,13 +40,14 @@ def recompute_large(
         and (nodes := chain(tensor, facts))
     ]  # fmt: skip
     if sum(bytes_of(tensor, facts) for tensor, _, _ in found) <= chains.HELD:
-        return
+        return False
     write = NodeWriter(graph, opset, f"{PREFIX}again/")
     order = {id(node): place for place, node in enumerate(graph.nodes)}
     for tensor, readers, nodes in found:
         gate = _first_late_input(readers, late, early, order)
         if gate is not None:
             _replace(tensor, readers, _copy(write, nodes, _zero(write, gate), facts))
+    return True
 
 
 def _late_tensors(graph: gs.Graph, early: set[int]) -> set[str]:

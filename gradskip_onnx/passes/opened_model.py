@@ -252,13 +252,13 @@ class OpenedModel:
             built = build_plan(self.source, self.reading, needs, score=score, rules=rules, rows=rows, on_demand=True)
             found = CachedPlan.of(built)
             self._cache.keep_plan(request, found, **key)
-            session = self._session(partial(open_bytes, found.model, found.places, self.folder))
+            session = self._session(partial(open_bytes, found.model, found.places, self.folder, large=found.plan.large))
         return found.plan, replace(session, gives_back=bool(found.plan.makers) and session.provider == CPU)
 
     def _open_cached(self, found: CachedPlan) -> Session | None:
         """The session of a cached graph; None if it does not run or lacks what its plan names, and so is not ours."""
         try:
-            session = self._session(partial(open_bytes, found.model, found.places, self.folder))
+            session = self._session(partial(open_bytes, found.model, found.places, self.folder, large=found.plan.large))
         except ModelError:  # if the model itself has changed, building the graph anew says so
             return None
         fed = {self.architecture.input, found.plan.target_input, found.plan.region_input}

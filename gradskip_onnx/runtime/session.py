@@ -127,12 +127,14 @@ def open_bytes(
     threads: int | None = None,
     optimise: bool = True,
     low_memory: bool = False,
+    large: bool = False,
     most_bytes: int | None = None,
     shared_weights: Mapping[str, Array] = EMPTY,
 ) -> Session:
     """Open a serialised model on `device` (auto, cpu or cuda[:N]); `places` locates its weights in files of `folder`.
 
-    `low_memory` saves memory and time when opening and makes each run a little slower. Without `optimise` the nodes
+    `low_memory` saves memory and time when opening and makes each run a little slower. Tensors that are `large` are not
+    laid out together, which takes more memory from the second run on and saves no time. Without `optimise` the nodes
     are also run exactly as written, without graph optimisation. A session on the CPU with `most_bytes` ends a run whose
     tensors would take more.
     """
@@ -148,6 +150,8 @@ def open_bytes(
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         options.add_session_config_entry("session.disable_prepacking", "1")  # would copy every weight
+    if large:
+        options.enable_mem_pattern = False
     if most_bytes is not None:
         _bound_memory(options, most_bytes)
     nodes = _count_nodes(model)

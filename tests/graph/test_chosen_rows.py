@@ -44,6 +44,7 @@ MODELS: dict[str, Callable[[], bytes]] = {
 def by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors of a small model count as large, too."""
     monkeypatch.setattr(block_values, "MOST_ENTRIES", 16)
+    monkeypatch.setattr(block_values, "SOME_ENTRIES", 16)
     monkeypatch.setattr(block_values, "LEAST_ROWS", 5)
     monkeypatch.setattr(chosen_rows, "MOST_ENTRIES", 16)
 

@@ -14,7 +14,8 @@ import numpy as np
 from gradskip_onnx.types import Array
 
 TOGETHER = 64 << 20  # bytes of the values of blocks that are looked at together, if they are more than one
-MOST_ENTRIES = 1 << 22  # of an attention that is looked at; of a larger one some rows are
+MOST_ENTRIES = 1 << 22  # of an attention that is looked at whole
+SOME_ENTRIES = 1 << 20  # of a larger one, about so many are, in whole rows
 LEAST_ROWS = 32
 
 
@@ -26,7 +27,7 @@ def sample_rows(shape: Sequence[int], include: Iterable[int] = ()) -> Array | No
     queries = shape[-2]
     if prod(shape) <= MOST_ENTRIES or prod(shape[:-3]) > 1:
         return None
-    count = min(queries, max(LEAST_ROWS, MOST_ENTRIES * queries // prod(shape)))
+    count = min(queries, max(LEAST_ROWS, SOME_ENTRIES * queries // prod(shape)))
     return np.union1d(np.linspace(0, queries - 1, count).astype(np.int64), np.fromiter(include, np.int64))
 
 
