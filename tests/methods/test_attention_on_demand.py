@@ -130,6 +130,7 @@ def test_a_pass_outputs_no_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, session = explainer.model.open(choose_method("chefer2").request(explainer.architecture, "logit"))
 
     attentions = {block.attention for block in explainer.architecture.blocks}
+    assert plan.large
     assert attentions <= plan.makers.keys()
     assert not (attentions | {plan.gradients[name] for name in attentions}) & session.outputs
 
@@ -148,3 +149,4 @@ def test_small_models_hold_their_attention() -> None:
     plan, _ = explainer.model.open(choose_method("gradskip").request(explainer.architecture, "logit"))
 
     assert not plan.makers
+    assert not plan.large
