@@ -46,8 +46,8 @@ class Limit:
 NODES = Limit("NODES", 100_000, "nodes")
 # One tensor of a run: 1 GiB of float32. The attention of 16 heads over 4,096 tokens just fits.
 ELEMENTS = Limit("ELEMENTS", 1 << 28, "elements")
-# What a run on a probe image holds at once: what goes into such a softmax and what comes out. An explanation holds the
-# attention of all blocks, some ten times as much.
+# What a run on a probe image holds at once: what goes into such a softmax and what comes out. An explanation of such a
+# file holds about as much again.
 RUN_BYTES = Limit("RUN_BYTES", 2 << 30, "bytes of tensors at once")
 # A run on a probe image takes seconds even for large models; a loop in a file can take forever.
 DRY_RUN = Limit("DRY_RUN_SECONDS", 120, "seconds")
