@@ -81,6 +81,7 @@ def write(sample: Sample, path: Path) -> None:
         module, (torch.zeros(1, 3, *size),), opset_version=18, input_names=["image"], output_names=["logits"],
         dynamic_shapes=({0: torch.export.Dim("batch")},), dynamo=True, verbose=False,
     )  # fmt: skip
+    assert program is not None
     program.save(str(path), external_data=sample.options is HUGE)
 
 
