@@ -169,6 +169,7 @@ def test_npm_that_fails_or_gives_something_else(script, message, tmp_path, monke
         find_runtime(None, webgpu=True, cache=None)
 
 
+@pytest.mark.slow  # asks the npm registry, which may keep one waiting
 def test_pinned_version(runtime):
     assert runtime.version == VERSION
     assert set(runtime.files) == {*WASM, *WEBGPU}
