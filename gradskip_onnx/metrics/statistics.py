@@ -20,7 +20,7 @@ RESAMPLES = 2000
 EXCHANGES = 9999  # of two methods; the smallest p is 1 / (1 + EXCHANGES)
 LEVEL = 0.05  # a corrected p below tells two methods apart
 TIE = 1e-12  # sums in another order round otherwise
-AT_ONCE = 1 << 20  # indices drawn at a time
+AT_ONCE = 1 << 20  # values drawn at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _both(row: Metric, ours: Sequence[Measured], theirs: Sequence[Measured]) -> 
 def resampled_means(table: Array, resamples: int, seed: int) -> Array:
     """Means of the terms over images drawn with repetition, (resamples, terms), from `table` (images, terms)."""
     rng = np.random.default_rng(seed)
-    count, step = len(table), max(1, AT_ONCE // len(table))
+    count, step = len(table), max(1, AT_ONCE // table.size)
     parts = [
         table[rng.integers(count, size=(min(step, resamples - start), count))].mean(axis=1)
         for start in range(0, resamples, step)
