@@ -9,9 +9,10 @@ import numpy as np
 
 from gradskip_onnx.drawing.outline import smallest_area
 from gradskip_onnx.imports.optional import import_optional
-from gradskip_onnx.types import Array
+from gradskip_onnx.types import Array, Size
 
 from .found import Cluster
+from .mirrored import Crowds
 from .observed import MOST_KEPT, NO_CLASS, Observed, directions, distributions
 from .spectral import NEIGHBOURS, Partition, partition
 
@@ -50,17 +51,20 @@ def find_clusters(observed: Observed) -> tuple[Cluster, ...]:
     return tuple(
         described
         for index, positions in groups.items()
-        if (clustered := cluster(index, positions, kept.of(positions), observed.seed))
+        if (clustered := cluster(index, positions, kept.of(positions), observed.grid, observed.seed))
         for described in _largest_first(observed, clustered)
     )
 
 
-def cluster(index: int | None, positions: Array, maps: Array, seed: int) -> Clustered | None:
+def cluster(index: int | None, positions: Array, maps: Array, grid: Size, seed: int) -> Clustered | None:
     """The clusters of maps (n, cells); None for too few, or if they are all of one kind."""
-    points = directions(maps)
-    usable = points.any(axis=1)
-    positions, maps, points = positions[usable], maps[usable], points[usable]
-    if len(positions) < FEWEST or (parts := partition(points, seed)).count == 1:
+    points, roots = directions(maps), np.sqrt(distributions(maps))  # roots lie apart by their Hellinger distance
+    usable = points.any(axis=1) & roots.any(axis=1)
+    positions, maps, points, roots = positions[usable], maps[usable], points[usable], roots[usable]
+    if len(positions) < FEWEST:
+        return None
+    parts = partition(roots, seed, Crowds(roots, grid, seed).one_sided)
+    if parts.count == 1:
         return None
     correlations = points @ points.T
     apart = np.clip(1.0 - correlations, 0.0, None)

@@ -6,6 +6,7 @@ Lapuschkin et al.: Unmasking Clever Hans predictors and assessing what machines 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,10 +33,11 @@ class Partition:
         return int(self.labels.max()) + 1
 
 
-def partition(points: Array, seed: int) -> Partition:
+def partition(points: Array, seed: int, special: Callable[[Array], bool] | None = None) -> Partition:
     """Clusters of points (n, d): as many as the largest gap of the spectrum says, of which those that stand apart stay.
 
     A cloud without gaps is cut somewhere too: its pieces do not stand apart, and are put together again.
+    A cluster with few links to the others stays too if `special`, of which points are its members, says so.
     """
     distances = import_optional("scipy.spatial.distance", "audit").cdist(points, points)
     affinity = neighbour_affinity(distances)
@@ -45,7 +47,12 @@ def partition(points: Array, seed: int) -> Partition:
     embedded = embedded / np.maximum(np.linalg.norm(embedded, axis=1, keepdims=True), np.finfo(float).tiny)
     cluster = import_optional("sklearn.cluster", "audit").KMeans(count, n_init=STARTS, random_state=seed)
     found = cluster.fit_predict(embedded)
-    apart = [label for label in range(count) if stands_apart(distances, affinity, found == label)]
+    members = [found == label for label in range(count)]
+    apart = [
+        label
+        for label, mine in enumerate(members)
+        if sparsely_linked(affinity, mine) and (compact(distances, mine) or (special is not None and special(mine)))
+    ]
     labels = np.full(len(points), len(apart), np.int64)
     for new, old in enumerate(apart):
         labels[found == old] = new
@@ -61,20 +68,23 @@ def neighbour_affinity(distances: Array, count: int = NEIGHBOURS) -> Array:
     return np.asarray(np.maximum(linked, linked.T))
 
 
-def stands_apart(distances: Array, affinity: Array, mine: Array) -> bool:
-    """Whether a cluster is one by itself, and not a piece of a cloud: two tests, for small pieces and for large ones.
+def compact(distances: Array, mine: Array) -> bool:
+    """Whether at least NEARER of a cluster are on average nearer to its others than to any point outside.
 
-    Of its members, at least NEARER are on average nearer to the others of the cluster than to any point outside. And
-    its links to the outside are sparser than any cut through it: the conductance of a cut is the share of the links of
-    its smaller side that it cuts, and by Cheeger's inequality no cut through the cluster has less than half of the
-    second eigenvalue of its own Laplacian.
+    For small clusters, whose links say little.
     """
-    size = int(mine.sum())
-    if not 2 < size < len(mine):
-        return False
-    to_own = distances[np.ix_(mine, mine)].sum(axis=1) / (size - 1)
+    to_own = distances[np.ix_(mine, mine)].sum(axis=1) / (mine.sum() - 1)
+    return bool((to_own < distances[np.ix_(mine, ~mine)].min(axis=1)).mean() >= NEARER)
+
+
+def sparsely_linked(affinity: Array, mine: Array) -> bool:
+    """Whether the links of a cluster to the outside are sparser than any cut through it.
+
+    The conductance of a cut is the share of the links of its smaller side that it cuts, and by Cheeger's inequality no
+    cut through the cluster has less than half of the second eigenvalue of its own Laplacian.
+    """
     own = affinity[np.ix_(mine, mine)]
-    if (to_own < distances[np.ix_(mine, ~mine)].min(axis=1)).mean() < NEARER or not own.any(axis=1).all():
+    if not 2 < len(own) < len(mine) or not own.any(axis=1).all():
         return False
     leaving = 1.0 - own.sum() / affinity[mine].sum()
     return bool(leaving < spectrum(own, 2)[0][1] / 2)

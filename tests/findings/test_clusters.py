@@ -9,7 +9,7 @@ import pytest
 
 from gradskip_onnx.findings.clusters import find_clusters
 from gradskip_onnx.findings.observed import directions, distributions
-from gradskip_onnx.findings.spectral import neighbour_affinity, partition, spectrum, stands_apart
+from gradskip_onnx.findings.spectral import compact, neighbour_affinity, partition, sparsely_linked, spectrum
 
 from .made_audits import anywhere, hill, in_corner, observed_of
 
@@ -46,6 +46,10 @@ def test_neighbours_are_linked_both_ways():
     linked = neighbour_affinity(distances, 1)  # the nearest of 0, 1, 2, 3 are 1, 0, 1, 2
 
     assert linked.tolist() == [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]]
+
+
+def stands_apart(distances: Any, affinity: Any, mine: Any) -> bool:
+    return sparsely_linked(affinity, mine) and compact(distances, mine)
 
 
 def distances_of(points: Any) -> Any:
