@@ -25,11 +25,11 @@ def roots_of(maps: Any) -> Any:
 def with_logo(count: int, rng: np.random.Generator) -> list[Any]:
     """Maps with 0.35 to 1 of their relevance in the lower right corner, the rest on an object that may be anywhere."""
     shares = rng.uniform(0.35, 1, count)
-    objects = [hill(rng, *rng.uniform(0.15, 0.85, 2), noise=0.002) for _ in shares]
+    places = rng.uniform(0.15, 0.85, (count, 2))
+    objects = [hill(rng, row, column, noise=0.002) for row, column in places]
     return [
-        share * hill(rng, 0.94, 0.94, noise=0.002)
-        + (1 - share) / 2 * hill(rng, *rng.uniform(0.15, 0.85, 2), noise=0.002)
-        for share in shares
+        share * hill(rng, 0.94, 0.94, noise=0.002) + (1 - share) / 2 * one
+        for share, one in zip(shares, objects, strict=True)
     ]  # the hill in the corner is cut: it has about half of the relevance of a whole one
 
 
