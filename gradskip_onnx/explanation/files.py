@@ -193,8 +193,10 @@ def _scale(values: Array, settings: FileSettings) -> float:
 
     Relevance of single pixels may lie below 6e-8, which float16 would make zero.
     """
+    if settings.dtype == "float32":
+        return 1.0
     largest = float(np.abs(values).max())
-    if settings.dtype == "float32" or not 0 < largest < math.inf:
+    if not 0 < largest < math.inf:
         return 1.0
     return float(2.0 ** math.ceil(math.log2(largest)))
 

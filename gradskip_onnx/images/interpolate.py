@@ -30,6 +30,8 @@ def resize(scores: Array, size: Size, mode: str = "bilinear") -> Array:
     _check_map(scores)
     if len(size) != 2 or min(size) < 1:
         raise InputError(f"map size: got {size}, allowed: a height and a width of at least 1")
+    if scores.shape == tuple(size) and mode in MODES:
+        return scores.astype(np.float32)
     down, across = (taps_of(mode, new, old) for new, old in zip(size, scores.shape, strict=True))
     # rows first in float64, on the small array; the second sum, at image size, is exact enough in float32
     rows = _weighted_sum(scores, down, np.float64).astype(np.float32)
@@ -50,9 +52,10 @@ def place(values: Array, size: Size, box: Box) -> Array:
     return np.ascontiguousarray(placed + np.float32(0))  # turns -0.0, a negative value times weight 0, into 0.0
 
 
+@lru_cache(32)
 def matrices(size: Size, grid: Size, mode: str = "bilinear") -> tuple[Array, Array]:
     """Matrices (height, rows) and (width, columns), float64: `down @ map @ across.T` enlarges one map or a stack."""
-    down, across = (_matrix(taps_of(mode, new, old), old) for new, old in zip(size, grid, strict=True))
+    down, across = (read_only(_matrix(taps_of(mode, new, old), old)) for new, old in zip(size, grid, strict=True))
     return down, across
 
 
@@ -137,13 +140,12 @@ def _triangle(old: int, total: int, start: float, stop: float) -> Taps:
     centre = np.arange(total) + 0.5
     at = (centre - start) * (old / (stop - start)) - 0.5
     width = max(1.0, old / (stop - start))
-    weights = np.clip(1.0 - np.abs(at[:, None] - np.arange(old)) / width, 0.0, None)
+    places = np.floor(at - width).astype(int)[:, None] + np.arange(1, int(np.ceil(2 * width)) + 1)
+    weights = np.clip(1.0 - np.abs(at[:, None] - places) / width, 0.0, None)
+    weights[(places < 0) | (places >= old)] = 0.0
     weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
     weights[(centre < start) | (centre > stop)] = 0.0
-    weights = weights.astype(np.float32)
-    places = np.argmax(weights > 0, axis=1)[:, None] + np.arange(int((weights > 0).sum(axis=1).max()))
-    inside = np.minimum(places, old - 1)
-    return Taps(read_only(inside), read_only(np.where(places < old, np.take_along_axis(weights, inside, axis=1), 0)))
+    return Taps(read_only(np.clip(places, 0, old - 1)), read_only(weights.astype(np.float32)))
 
 
 def _weighted_sum(values: Array, taps: Taps, dtype: Any) -> Array:

@@ -44,3 +44,19 @@ def cell_shares(weights: Array, cell: Array, count: int) -> tuple[Array, int]:
     sizes = np.bincount(cell, minlength=count)
     shares = np.where(empty[cell], 1.0 / sizes[cell], weights / np.where(empty, 1.0, totals)[cell])
     return shares, int(empty.sum())
+
+
+def cell_sizes(coarse: int, fine: int) -> Array:
+    """How many fine tokens lie over each coarse one along one axis, (coarse,); see `cells`."""
+    return np.bincount(np.arange(fine) * coarse // fine, minlength=coarse)
+
+
+def cell_sums(values: Array, sizes: Array) -> Array:
+    """(fine, ...) -> (coarse, ...): the sum over each cell along the first axis; undefined where a cell has none."""
+    starts = np.minimum(np.cumsum(sizes) - sizes, len(values) - 1)
+    return np.asarray(np.add.reduceat(values, starts, axis=0))
+
+
+def stretched(values: Array, rows: Array, columns: Array) -> Array:
+    """(coarse rows, coarse columns) -> (fine rows, fine columns): each value repeated over its cell."""
+    return np.repeat(np.repeat(values, columns, axis=1), rows, axis=0)

@@ -21,8 +21,8 @@ from torch import nn
 import gradskip_onnx
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.methods.gradskip.gradskip_plus import GradSkipPlusOptions, middle_blocks, spread
-from gradskip_onnx.types import Array
+from gradskip_onnx.methods.gradskip.gradskip_plus import GradSkipPlusOptions, density, middle_blocks, spread
+from gradskip_onnx.types import Array, Grid
 
 from .lrp_rules import gamma
 from .lrp_twin import patches, unpatched
@@ -288,3 +288,29 @@ def test_options_that_name_no_block_are_refused(options: dict[str, Any]):
 def test_spreading_keeps_the_sum(fine: tuple[int, int]):
     R = np.random.default_rng(0).normal(size=(3, 4))
     assert spread(R, fine).sum() == pytest.approx(R.sum(), abs=1e-5)
+
+
+@pytest.mark.parametrize("fine", [(12, 20), (13, 17), (4, 3)])
+def test_density_is_strength_over_the_mean_of_the_patch(fine: tuple[int, int]):
+    grid = Grid(4, 5)
+    strength = np.random.default_rng(0).normal(size=fine)
+    row, column = (np.arange(n) * count // n for n, count in zip(fine, grid, strict=True))
+    patch = row[:, None] * grid.columns + column
+    strength[patch == patch[-1, -1]] = -1.0  # a patch that has none
+    positive = np.maximum(strength, 0)
+    means = {index: positive[patch == index].mean() for index in np.unique(patch)}
+    expected = [
+        [p / means[i] if means[i] else 1.0 for p, i in zip(*each, strict=True)]
+        for each in zip(positive, patch, strict=True)
+    ]
+    np.testing.assert_allclose(density(strength, grid), expected, rtol=1e-12)
+    assert density(strength, grid)[-1, -1] == 1
+
+
+def test_the_facts_are_those_of_the_scores():
+    _, explainer = tiny()
+    relevance = explainer.explain(IMAGES[0], target=1, method="gradskip+", contrast=1.0, opposing=1.0).relevance
+    negative = -relevance.scores[relevance.scores < 0].sum() / np.abs(relevance.scores).sum()
+    assert relevance.checks["sum"] == pytest.approx(relevance.scores.sum())
+    assert relevance.checks["negative_share"] == pytest.approx(negative)
+    assert (relevance.checks["first_block"], relevance.checks["last_block"]) == (2, 4)

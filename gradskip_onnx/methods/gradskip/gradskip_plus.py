@@ -22,7 +22,7 @@ from gradskip_onnx.methods.gradients.pixel_gradients import finite, gradient_at_
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.patches import Patches
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
-from gradskip_onnx.methods.windows import cell_shares, cells
+from gradskip_onnx.methods.windows import cell_sizes, cell_sums, stretched
 from gradskip_onnx.types import Architecture, Array, Block, Grid, Needs, Relevance, Size, Trace, read_only
 
 FROM, TO = 1 / 6, 2 / 3  # fractions of the depth: between them relevance is on patches and on objects
@@ -56,25 +56,25 @@ def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlu
     Negative scores speak against the class.
     """
     blocks = middle_blocks(architecture.blocks, options)
-    strength = _at_pixels(trace, finite(trace.unsigned[architecture.input])) if options.detail else None
+    centred = trace.input - trace.input.mean(axis=(1, 2), dtype=np.float64, keepdims=True)
+    strength = _at_pixels(centred, finite(trace.unsigned[architecture.input])) if options.detail else None
     scores = relevance_at_blocks(trace, blocks, architecture.input_dims.size, strength, options.detail)
     if options.pixels:
-        scores = scores + options.pixels * _at_pixels(trace, gradient_at_pixels(trace, architecture))
+        scores += options.pixels * _at_pixels(centred, gradient_at_pixels(trace, architecture))
     if not scores.any():
         raise UnsupportedModelError("zero-gradient", "no relevance reaches the patches; try another target or method")
     total, size = float(scores.sum()), np.abs(scores)
     checks = {"first_block": blocks[0].index + 1, "last_block": blocks[-1].index + 1, "sum": total}
-    weight = np.where(scores < 0, options.opposing, 1.0)
-    return Relevance(
-        scores=read_only(scores * weight * (size / size.max()) ** (options.contrast - 1)),
-        checks=checks | {"negative_share": float((size.sum() - total) / (2 * size.sum()))},
-    )
+    checks["negative_share"] = float((size.sum() - total) / (2 * size.sum()))
+    np.multiply(scores, options.opposing, out=scores, where=scores < 0)
+    size /= size.max()
+    scores *= size ** (options.contrast - 1)
+    return Relevance(scores=read_only(scores), checks=checks)
 
 
-def _at_pixels(trace: Trace, gradient: Array) -> Array:
+def _at_pixels(centred: Array, gradient: Array) -> Array:
     """sum over the channels of (x - mean colour) * gradient, (H, W): the relevance by the centred gamma rule."""
-    x = trace.input.astype(np.float64)
-    return np.asarray(((x - x.mean(axis=(1, 2), keepdims=True)) * gradient).sum(axis=0))
+    return np.asarray(np.einsum("chw,chw->hw", centred, gradient))
 
 
 def middle_blocks(blocks: Sequence[Block], options: GradSkipPlusOptions) -> Sequence[Block]:
@@ -109,9 +109,15 @@ def relevance_at_blocks(
 
 def density(strength: Array, grid: Grid) -> Array:
     """Strength of each pixel over the mean of its patch, (H, W); 1 in a patch that has none. Negative counts as 0."""
-    patch = cells(grid, (strength.shape[0], strength.shape[1]))
-    shares, _ = cell_shares(np.maximum(strength, 0).ravel(), patch, grid.patches)
-    return np.asarray((shares * np.bincount(patch)[patch]).reshape(strength.shape))
+    found = np.maximum(strength, 0)
+    rows, columns = (cell_sizes(coarse, fine) for coarse, fine in zip(grid, strength.shape, strict=True))
+    totals = cell_sums(cell_sums(found, rows).T, columns).T
+    empty = totals == 0
+    factor = np.where(empty, 0.0, np.outer(rows, columns) / np.where(empty, 1.0, totals))
+    found *= stretched(factor, rows, columns)
+    if empty.any():
+        found += stretched(empty, rows, columns)
+    return found
 
 
 def spread(R: Array, size: Size) -> Array:
@@ -121,7 +127,7 @@ def spread(R: Array, size: Size) -> Array:
     """
     down, across = matrices(size, R.shape)
     rows = np.einsum("yr,rc->yc", down, R) * (R.size / prod(size))  # einsum, not BLAS: its threads keep spinning
-    return np.asarray(np.einsum("yc,xc->yx", rows, across))
+    return np.asarray(np.einsum("yc,cx->yx", rows, np.ascontiguousarray(across.T)))  # twice as quick as by columns
 
 
 def needs(options: GradSkipPlusOptions, architecture: Architecture) -> Needs:
