@@ -144,7 +144,7 @@ class Sym:
         if dims == self.dims and dims.count(None) < 2:
             return self
         maker = self.tensor.inputs[0] if self.tensor.inputs else None
-        if maker is not None and maker.op == "Reshape" and self.emit.wrote(maker):
+        if maker is not None and maker.op == "Reshape" and self.emit.wrote(maker) and self.emit.has(maker.inputs[0]):
             return self.emit.as_sym(maker.inputs[0]).reshape(dims, like)
         if dims.count(None) < 2:
             shape = self.emit.ints([-1 if size is None else size for size in dims])
