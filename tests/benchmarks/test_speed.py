@@ -65,7 +65,8 @@ def test_quick_run(models):
     given = [str(models), "--quick", "--model", "ViT-tiny", "--no-processes", "--threads", "1"]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
-    (result,) = json.loads((models / "speed.json").read_text())["results"]
+    result, *quantised = json.loads((models / "speed.json").read_text())["results"]
+    assert {one["form"] for one in quantised} == {FLOAT, DYNAMIC, QDQ, QOPERATOR}
     assert set(result["differences"]) == {contenders.TORCH, contenders.LXT}
     assert max(result["differences"].values()) < SAME
     assert result["missing"] == {contenders.COMPILED: "not asked for"}
