@@ -139,8 +139,10 @@ def _measure(task: Task) -> tuple[dict[str, float], str]:
     plain = task.file.kind == QUANTISED
     traces = _traces(explainer, images, classes, known.get("regions"), optimise=not plain)
     bounds = BOUNDS[task.file.kind]
-    own = logits_of(task.path, images, optimise=not plain)
-    measured = {"logits": gap(np.stack([trace.logits for trace in traces]), own)}
+    logits = {not plain: traces}
+    if plain:  # as users run it: only the optimiser makes the integer kernels of a file with such nodes again
+        logits[True] = _traces(explainer, images, classes, known.get("regions"), optimise=True)
+    measured = {"logits": min(_gap_of_logits(task, images, *run) for run in logits.items())}
     fault = "" if measured["logits"] <= bounds.logits else f"logits differ by {measured['logits']:.2g} from the file's"
     readings = [known, *([_free(known)] if plain else [])]
     compared = [_compare_blocks(explainer, traces, r, bounds, FAMILIES[task.file.family].pools) for r in readings]
@@ -149,6 +151,15 @@ def _measure(task: Task) -> tuple[dict[str, float], str]:
     if not all(np.isfinite(map_).all() and map_.max() > 0 for map_ in maps):
         fault = fault or "the map is not finite or holds nothing"
     return measured | found, fault or unmatched
+
+
+def _gap_of_logits(task: Task, images: Array, optimise: bool, traces: Sequence[Trace]) -> float:
+    """The logits of the passes against those of the file itself, both with ONNX Runtime's optimiser or without.
+
+    In one of the two ways a quantised file has the same sums as its passes. In the other a last digit may differ, which
+    moves values to the next step: in real numbers where the file has integers, or in the ranges that are measured.
+    """
+    return gap(np.stack([trace.logits for trace in traces]), logits_of(task.path, images, optimise=optimise))
 
 
 def _free(known: Mapping[str, Array]) -> dict[str, Array]:

@@ -75,6 +75,8 @@ class Node:
 
     def number(self, index: int) -> float | None:
         """The value of an input that is one stored number other than 0, else None."""
+        if any(size != 1 for size in self.emit.sym(self.x.names[index]).dims):
+            return None  # an activation: looking for its value would walk back through the whole graph
         found = self.value(index)
         return float(found.item()) if found is not None and found.size == 1 and found.item() else None
 
