@@ -52,6 +52,13 @@ def place(values: Array, size: Size, box: Box) -> Array:
     return np.ascontiguousarray(placed + np.float32(0))  # turns -0.0, a negative value times weight 0, into 0.0
 
 
+def enlarge(values: Array, size: Size) -> Array:
+    """A map (rows, columns) at a larger `size` (height, width), float64, linear between the centres of its entries."""
+    down, across = (taps_of("bilinear", new, old) for new, old in zip(size, values.shape, strict=True))
+    columns = np.ascontiguousarray(_weighted_sum(values.T, across, np.float64).T)
+    return _weighted_sum(columns, down, np.float64)  # whole rows are summed: quicker than columns
+
+
 @lru_cache(32)
 def matrices(size: Size, grid: Size, mode: str = "bilinear") -> tuple[Array, Array]:
     """Matrices (height, rows) and (width, columns), float64: `down @ map @ across.T` enlarges one map or a stack."""

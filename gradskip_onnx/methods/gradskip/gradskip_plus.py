@@ -17,7 +17,7 @@ import numpy as np
 from gradskip_onnx.autodiff.rulesets.choice import Rules
 from gradskip_onnx.autodiff.scores.log_odds import LogOdds
 from gradskip_onnx.errors import InputError, UnsupportedModelError
-from gradskip_onnx.images.interpolate import matrices
+from gradskip_onnx.images.interpolate import enlarge
 from gradskip_onnx.methods.gradients.pixel_gradients import finite, gradient_at_pixels
 from gradskip_onnx.methods.options import option
 from gradskip_onnx.methods.patches import Patches
@@ -125,9 +125,7 @@ def spread(R: Array, size: Size) -> Array:
 
     The sum is kept, exactly so if the image size is a multiple of the grid.
     """
-    down, across = matrices(size, R.shape)
-    rows = np.einsum("yr,rc->yc", down, R) * (R.size / prod(size))  # einsum, not BLAS: its threads keep spinning
-    return np.asarray(np.einsum("yc,cx->yx", rows, np.ascontiguousarray(across.T)))  # twice as quick as by columns
+    return enlarge(R * (R.size / prod(size)), size)
 
 
 def needs(options: GradSkipPlusOptions, architecture: Architecture) -> Needs:
