@@ -41,8 +41,8 @@ BOUNDS: dict[str, Bounds] = {
     "float16": Bounds(1e-2, 2e-2, 5e-2),
     # Weights of 8 bits, 2e-3 of a weight each, against torch's weights of 24 bits; the arithmetic itself is float32.
     "bfloat16": Bounds(1e-4, 3e-2, 5e-2),
-    # Against a twin that quantises in the same places and has the integers of the file, both without ONNX Runtime's
-    # optimiser: no value falls to the other side of a tie, and what is left is float32.
+    # Tokens and gradients against a twin that quantises in the same places and has the integers of the file, both
+    # without ONNX Runtime's optimiser: no value falls to the other side of a tie, and what is left is float32.
     "quantised": Bounds(1e-4, 1e-3, 1e-3),
 }
 
