@@ -134,6 +134,7 @@ def test_one_pooled_block_can_only_be_read_at_its_input():
         (lambda layer: replace(layer, went_out=layer.went_out * np.nan), "not-finite"),
         (lambda layer: replace(layer, d_out=layer.d_out * np.inf), "not-finite"),
         (lambda layer: replace(layer, attention=layer.attention * np.nan), "not-finite"),
+        (lambda layer: replace(layer, attention=np.where(layer.attention > 0, np.inf, 0)), "not-finite"),
         (lambda layer: replace(layer, attention=layer.attention - 0.01), "negative-attention"),
         (lambda layer: replace(layer, attention=layer.attention[:, :, 1:]), "grid-mismatch"),
         (lambda layer: replace(layer, went_out=layer.went_out[1:]), "grid-mismatch"),
@@ -145,6 +146,14 @@ def test_unusable_arrays_are_refused(change, code):
     with pytest.raises(UnsupportedModelError, match="block 2") as caught:
         run(layers)
     assert caught.value.code == code
+
+
+def test_minus_zero_is_no_negative_attention():
+    layers = layers_of(MODELS["average pool"])
+    layers[2] = replace(layers[2], attention=np.where(layers[2].attention > 0.1, layers[2].attention, 0.0))
+    expected = run(layers).scores
+    layers[2] = replace(layers[2], attention=np.where(layers[2].attention > 0, layers[2].attention, -0.0))
+    np.testing.assert_array_equal(run(layers).scores, expected)
 
 
 # --- options and needs

@@ -10,7 +10,8 @@ from gradskip_onnx.methods.threads import side_by_side
 from gradskip_onnx.types import Array
 
 CHUNK = 1 << 18  # values converted to float64 at a time, so that no float64 copy of the whole attention is made
-JOB = 1 << 19  # values sorted in one job (a larger head is one job): buffers of this size are reused by the allocator
+JOB = 1 << 18  # values sorted in one job (a larger head is one job): buffers of this size are reused by the allocator
+SORTED = 4  # what to sort a value costs, in passes over it
 
 Attention = Sequence[Array]  # of one block: one array (h, n, keys), or one per window
 Head = tuple[int, int]  # position of the block, and of the head in it
@@ -30,7 +31,7 @@ def gini_of_heads(blocks: Sequence[Attention]) -> list[Array]:
     found = [np.empty(len(attention[0])) for attention in blocks]
     jobs = _jobs(blocks, lengths)
     numbers = sum(length * len(ginis) for length, ginis in zip(lengths, found, strict=True))
-    for heads, ginis in zip(jobs, side_by_side(work, jobs, numbers), strict=True):
+    for heads, ginis in zip(jobs, side_by_side(work, jobs, SORTED * numbers), strict=True):
         for (block, head), gini in zip(heads, ginis, strict=True):
             found[block][head] = gini
     return found
@@ -79,10 +80,11 @@ def gini_of_values(values: Array) -> Array:
 
     2 sum_u u a_u / (m sum a) - (m + 1) / m = sum_u (2u - m - 1) a_u / (m sum a). The factors of u and m + 1 - u are
     opposite numbers, so this is a sum over pairs, (2u - m - 1) (a_u - a_(m+1-u)) for u > m/2: no term is negative, so
-    nothing cancels, and equal values give exactly 0.
+    nothing cancels, and equal values give exactly 0. No value may be negative: their bits are sorted as integers, which
+    have the same order and no NaN to look for, a tenth quicker.
     """
     count, half = values.shape[1], (values.shape[1] + 1) // 2
-    values.sort(axis=1)
+    values.view(f"i{values.itemsize}").sort(axis=1)
     low, high = values[:, : count - half], values[:, half:][:, ::-1]  # a_1, a_2, ... and a_m, a_(m-1), ...
     ranked, total = np.zeros(len(values)), np.einsum("rm->r", values, dtype=np.float64)
     for part in chunks(count - half, len(values)):

@@ -191,7 +191,7 @@ class _Walk:
 
         def received(group: AttentionGroup, at_keys: Array, rows: slice) -> Array:
             query = group.queries[rows]
-            mixed = np.einsum("h,hij->ij", weights, group.attention[:, rows])
+            mixed = _mixed(weights, group.attention[:, rows])
             # |G_i| > 0 cancels in the row normalisation
             sums = np.where(alive[query], np.einsum("ij,j->i", mixed, at_keys), 0.0)
             empty[query] = zero = sums == 0
@@ -232,6 +232,11 @@ def _patches_alone(R: Array, special: tuple[int, ...]) -> tuple[Array, float]:
     if patches.sum() == 0:
         raise InputError("gradskip option special='keep': all relevance lies on special tokens; try more steps back")
     return patches / patches.sum(), float(1 - patches.sum() / R.sum())
+
+
+def _mixed(weights: Array, A: Array) -> Array:
+    """sum_q omega_q A_qij of A (heads, queries, keys); one head is not copied."""
+    return np.asarray(A[0]) if len(weights) == 1 else np.einsum("h,hij->ij", weights, A)
 
 
 def _renormalised(A: Array) -> Array:
