@@ -16,7 +16,8 @@ from gradskip_onnx.images.model_configs import beside
 from gradskip_onnx.images.preprocess import PRESETS, Preprocess, resolve
 from gradskip_onnx.methods import DEFAULT, find_method
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
-from gradskip_onnx.passes.opened_model import Hints, SessionSettings, open_model, read_model
+from gradskip_onnx.passes.opened_model import SessionSettings, open_model
+from gradskip_onnx.passes.reading import Hints, read_model
 from gradskip_onnx.pipeline.explainer import Explainer
 from gradskip_onnx.pipeline.fitted_options import read_fitted
 from gradskip_onnx.pipeline.inputs import ImageLike

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,13 +17,12 @@ from gradskip_onnx.cache.model_cache import CachedPlan, ModelCache, ModelFacts, 
 from gradskip_onnx.errors import InputError, ModelError, UnsupportedModelError
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.limits import THREADS
-from gradskip_onnx.model_file.mapped_weights import weight_bytes
-from gradskip_onnx.model_file.metadata import as_before_building, read_metadata
 from gradskip_onnx.model_file.opening import ModelFile, digest_of
 from gradskip_onnx.runtime.session import CPU, Session, import_runtime, open_bytes, open_session, provider_for
-from gradskip_onnx.types import Architecture, Array, Plan, Size, Source, TaskName, TensorFact, Trace
+from gradskip_onnx.types import Architecture, Array, Plan, Source, TensorFact, Trace
 
 from .class_sharing import share_forward_pass
+from .reading import Hints, facts_of, read_model
 from .run_plan import output_names, run_plan, whole_batches
 
 if TYPE_CHECKING:
@@ -193,7 +191,7 @@ class OpenedModel:
         source = replace(self.source, model=model, before_upgrade=None)
         told = Told(self.architecture.task, (self.architecture.classes,))
         other = source, read(source, size=self.architecture.input_dims.size, told=told)
-        return OpenedModel(self._file, _facts(*other), lambda: other, ModelCache(None), self._settings)
+        return OpenedModel(self._file, facts_of(*other), lambda: other, ModelCache(None), self._settings)
 
     def close(self) -> None:
         """Free the graph and all sessions; passes that are running finish normally."""
@@ -276,19 +274,6 @@ class OpenedModel:
         return session
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
-    """What is known besides the model file, by which the file is read.
-
-    Sizes count for a file that leaves its image size open. Priority: user, metadata of the file, config.json.
-    """
-
-    user_size: Size | None = None
-    config_size: Size | None = None
-    task: TaskName | None = None
-    class_counts: tuple[int, ...] = ()  # how many classes the user and the files beside the model name or state
-
-
 def open_model(file: ModelFile, hints: Hints, cache: CacheFolder | None, settings: SessionSettings) -> OpenedModel:
     """Open a model file; the facts about it come from the cache, or from reading the file."""
     import_runtime()  # takes a while, during which the file is hashed
@@ -297,24 +282,11 @@ def open_model(file: ModelFile, hints: Hints, cache: CacheFolder | None, setting
     if facts is not None and _unchanged(facts, file):
         return OpenedModel(file, facts, read, entries, settings, hints)
     whole = read()
-    facts = _facts(*whole)
+    facts = facts_of(*whole)
     entries.keep_facts(as_plain(hints), facts)
     opened = OpenedModel(file, facts, read, entries, settings, hints)
     opened._whole = whole
     return opened
-
-
-def read_model(model: str | os.PathLike[str] | bytes | ModelFile, hints: Hints) -> tuple[Source, Reading]:
-    """Load a model and find the transformer in it."""
-    from gradskip_onnx.graph.architecture import read
-    from gradskip_onnx.graph.find.head import Told
-    from gradskip_onnx.graph.read.load import load
-
-    source = as_before_building(load(model))
-    metadata = read_metadata(source)
-    size = hints.user_size or getattr(metadata.preprocess, "size", None) or hints.config_size
-    told = Told(hints.task, (*hints.class_counts, len(metadata.labels)))
-    return source, read(source, size=size, outputs=metadata.forward_outputs, told=told)
 
 
 def _unchanged(facts: ModelFacts, file: ModelFile) -> bool:
@@ -326,16 +298,3 @@ def _unchanged(facts: ModelFacts, file: ModelFile) -> bool:
         return file.sha256(folder / name for name in facts.others) == facts.sha256
     except (OSError, ValueError):
         return False
-
-
-def _facts(source: Source, reading: Reading) -> ModelFacts:
-    architecture, facts = reading.architecture, reading.facts
-    return ModelFacts(
-        sha256=source.sha256,
-        architecture=architecture,
-        image=facts[architecture.input],
-        scores=facts[architecture.logits],
-        metadata=read_metadata(source),
-        weight_bytes=weight_bytes(source.model),
-        others=tuple(path.relative_to(source.folder or Path()).as_posix() for path in source.others),
-    )

@@ -8,7 +8,8 @@ from gradskip_onnx.cache.folder import default_cache
 from gradskip_onnx.errors import ModelError
 from gradskip_onnx.model_file.opening import ModelFile, open_model_file
 
-from .opened_model import Hints, OpenedModel, SessionSettings, open_model
+from .opened_model import OpenedModel, SessionSettings, open_model
+from .reading import Hints
 
 
 def place_of(file: ModelFile) -> str | bytes:
