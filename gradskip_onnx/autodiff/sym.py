@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 GPU_GAPS_OPSET = 19  # ONNX Runtime has no CUDA kernel for Pad and Equal from here on (its kernel table, issue 26393)
 
+BEFORE_ALL = -(2**31)  # the end of a slice that runs backwards through the first entry
+
 Scalar = float | int | bool
 
 
@@ -188,6 +190,12 @@ class Sym:
         bounds = [self.emit.ints([number]) for number in (start, stop, axis, step)]
         dims = (*self.dims[:axis], len(range(start, stop, step)), *self.dims[axis + 1 :])
         return self.emit.op("Slice", self, *bounds, dims=dims)
+
+    def flipped(self, axes: Sequence[int]) -> Sym:
+        """The entries along some axes in reverse order."""
+        count = len(axes)
+        bounds = [self.emit.ints(numbers) for numbers in ([-1] * count, [BEFORE_ALL] * count, axes, [-1] * count)]
+        return self.emit.op("Slice", self, *bounds, dims=self.dims)
 
     def pad(self, axis: int, before: int, after: int) -> Sym:
         """Add `before` and `after` zeros at the ends of one axis."""

@@ -52,11 +52,11 @@ def place(values: Array, size: Size, box: Box) -> Array:
     return np.ascontiguousarray(placed + np.float32(0))  # turns -0.0, a negative value times weight 0, into 0.0
 
 
-def enlarge(values: Array, size: Size) -> Array:
-    """A map (rows, columns) at a larger `size` (height, width), float64, linear between the centres of its entries."""
+def enlarge(values: Array, size: Size, dtype: Any = np.float64) -> Array:
+    """A map (rows, columns) at a larger `size` (height, width), linear between the centres of its entries."""
     down, across = (taps_of("bilinear", new, old) for new, old in zip(size, values.shape, strict=True))
-    columns = np.ascontiguousarray(_weighted_sum(values.T, across, np.float64).T)
-    return _weighted_sum(columns, down, np.float64)  # whole rows are summed: quicker than columns
+    columns = np.ascontiguousarray(_weighted_sum(values.T, across, np.float64).T.astype(dtype))
+    return _weighted_sum(columns, down, dtype)  # whole rows are summed: quicker than columns
 
 
 @lru_cache(32)
@@ -118,11 +118,12 @@ MODES: Mapping[str, Callable[[int, int], Taps]] = {
 }
 
 
+@lru_cache(64)  # images of one size share them
 def taps_of(mode: str, new: int, old: int) -> Taps:
     """Along one axis, the old samples that each new one is made of in a mode: bilinear, nearest, ..."""
     if mode not in MODES:
         raise InputError(f"resampling mode: got {mode!r}, allowed: {', '.join(MODES)}")
-    return MODES[mode](new, old)
+    return Taps(*map(read_only, MODES[mode](new, old)))
 
 
 def _centres(new: int, old: int) -> Array:
@@ -161,10 +162,13 @@ def _weighted_sum(values: Array, taps: Taps, dtype: Any) -> Array:
     Not a matrix product: the threads of BLAS keep spinning after one and take the cores from the next pass.
     """
     shares = taps.shares.astype(dtype).T[..., None]  # (k, new, 1)
-    total = values[taps.places[:, 0]] * shares[0]
+    total = np.take(values, taps.places[:, 0], axis=0).astype(dtype, copy=False)
+    total *= shares[0]
+    part = np.empty_like(total)
     for places, share in zip(taps.places.T[1:], shares[1:], strict=True):
-        total += values[places] * share
-    return np.asarray(total)
+        np.multiply(np.take(values, places, axis=0), share, out=part)
+        total += part
+    return total
 
 
 def _matrix(taps: Taps, old: int) -> Array:

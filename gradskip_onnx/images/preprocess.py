@@ -224,9 +224,14 @@ def _tables(preprocess: Preprocess) -> Array:
 
 def denormalise(values: Array, preprocess: Preprocess) -> Image.Image:
     """The picture behind a model input (3, H, W), for display."""
-    unit = values.transpose(1, 2, 0) * np.array(preprocess.std, np.float32) + np.array(preprocess.mean, np.float32)
-    ordered = unit[..., ::-1] if preprocess.channels == "bgr" else unit
-    return Image.fromarray(np.rint(np.clip(ordered, 0, 1) * 255).astype(np.uint8))
+    pixels = np.empty((*values.shape[1:], 3), np.uint8)
+    for at, (channel, mean, std) in enumerate(zip(values, preprocess.mean, preprocess.std, strict=True)):
+        unit = channel * np.float32(std)
+        unit += np.float32(mean)
+        np.clip(unit, 0, 1, out=unit)
+        unit *= 255
+        pixels[..., 2 - at if preprocess.channels == "bgr" else at] = np.rint(unit, out=unit)
+    return Image.fromarray(pixels)
 
 
 ASSUMED = ("mean", "std", "resize", "crop", "interpolation", "channels")  # what a file without settings leaves open

@@ -173,6 +173,11 @@ def norms(x: Array) -> Array:
     return np.asarray(np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64)))
 
 
+def products(x: Array, y: Array) -> Array:
+    """sum_k x_ik y_ik of each row, (n,), in single precision or that of x and y, if it is higher."""
+    return np.asarray(np.einsum("nd,nd->n", x, y, dtype=np.result_type(x, y, np.float32)))
+
+
 def overlaps(x: Array, y: Array) -> Array:
     """sum_k |x_ik y_ik| of each row, (n,) float64."""
     return np.asarray(np.einsum("nd,nd->n", np.abs(x), np.abs(y), dtype=np.float64))

@@ -41,7 +41,7 @@ def run_plan(
         empty = np.full(size, AUTOMATIC, np.float32)
         feeds[plan.region_input] = np.stack([empty if region is None else region for region in regions])
     outputs = session.run(output_names(plan), feeds)
-    logits = outputs[plan.logits].astype(np.float32)
+    logits = outputs[plan.logits].astype(np.float32, copy=False)
     if not np.isfinite(logits).all():
         raise ModelError("the model's scores for this image are not finite numbers; its weights or input are unsound")
     explained = outputs[plan.target_output] if plan.target_output else _chosen(task_of(architecture), targets, logits)

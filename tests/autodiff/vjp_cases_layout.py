@@ -136,6 +136,18 @@ case(
 )
 case("Conv", (PHOTO, kernel(6, 2, 3, 3)), lambda x, w: conv(x, w, stride=(3, 2), groups=2), strides=[3, 2], group=2)
 case("Conv", (PHOTO, kernel(4, 1, 3, 3)), lambda x, w: conv(x, w, padding=1, groups=4), pads=[1] * 4, group=4)
+case(  # one by one, with more padding on one side than the other, and with holes
+    "Conv",
+    (PHOTO, kernel(4, 1, 2, 3)),
+    lambda x, w: conv(F.pad(x, (4, 1, 0, 1)), w, dilation=(1, 2), groups=4),
+    pads=[0, 4, 1, 1], dilations=[1, 2], group=4,
+)  # fmt: skip
+case(  # padded by more than the kernel reaches
+    "Conv", (PHOTO, kernel(4, 1, 2, 2)), lambda x, w: conv(x, w, padding=3, groups=4), pads=[3] * 4, group=4
+)
+case("Conv", (PHOTO, kernel(4, 1, 3, 3)), lambda x, w: conv(x, w, stride=2, groups=4), strides=[2, 2], group=4)
+case("Conv", (PHOTO, kernel(8, 1, 3, 3)), lambda x, w: conv(x, w, padding=1, groups=4), pads=[1] * 4, group=4)
+case("Conv", (X((B, 4, 9)), kernel(4, 1, 3)), lambda x, w: conv(x, w, groups=4), group=4)
 case("Conv", (PHOTO, kernel(3, 4, 3, 3)), lambda x, w: conv(x, w, dilation=2), dilations=[2, 2])
 case("Conv", (PHOTO, kernel(3, 4, 4, 4)), lambda x, w: conv(x, w, stride=4), strides=[4, 4], kernel_shape=[4, 4])
 case(

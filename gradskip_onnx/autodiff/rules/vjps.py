@@ -218,7 +218,8 @@ def erf(n: Node, g: Sym) -> Out:
 
 @vjp("Relu")
 def relu(n: Node, g: Sym) -> Out:
-    return ((n.x[0] > 0).where(g, 0),)
+    """1 where y > 0: y, so that x need not be kept and may be fused away; a product is twice as quick as Where."""
+    return ((n.y > 0).cast(g.dtype) * g,)
 
 
 @vjp("LeakyRelu")

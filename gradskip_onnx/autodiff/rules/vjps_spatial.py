@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import le
 
 import numpy as np
 import onnx
@@ -35,6 +36,18 @@ class Window:
     def span(self, axis: int) -> int:
         """The extent of the dilated window in pixels."""
         return (self.kernel[axis] - 1) * self.dilations[axis] + 1
+
+    @property
+    def slides_back(self) -> bool:
+        """Whether the transpose of a convolution by single steps is one, too: with the flipped kernel and `back`."""
+        widest = [self.span(axis) - 1 for axis in range(len(self.kernel))]
+        return set(self.strides) == {1} and all(map(le, [*self.before, *self.after], widest * 2))
+
+    @property
+    def back(self) -> Window:
+        """The window with the padding of the transposed convolution."""
+        before, after = ([self.span(i) - 1 - pad for i, pad in enumerate(pads)] for pads in (self.before, self.after))
+        return replace(self, before=before, after=after)
 
     @property
     def attrs(self) -> dict[str, list[int]]:
@@ -79,6 +92,8 @@ def conv_to_image(n: Node, g: Sym, kernel: Sym) -> Sym:
         pixel = (x.dims[0], x.dims[1], *(1 for _ in x.dims[2:]))
         return n.emit.op("ConvTranspose", channels, kernel, dims=pixel) * places
     w = window(n, kernel.dims[2:], x.dims[2:], g.dims[2:])
+    if _channel_by_channel(n, kernel) and w.slides_back:
+        return n.emit.op("Conv", g, kernel.flipped(range(2, x.rank)), dims=x.dims, group=x.dims[1], **w.back.attrs)
     rest = [
         fixed(n, x.dims[2 + i], "image size") + w.before[i] + w.after[i]
         - (fixed(n, g.dims[2 + i], "image size") - 1) * w.strides[i] - w.span(i)
@@ -98,6 +113,11 @@ def _channels_and_places(g: Sym) -> tuple[Sym, Sym] | None:
         if channels.rank == places.rank == g.rank and places.dims[1] == 1 and set(channels.dims[2:]) == {1}:
             return channels, places
     return None
+
+
+def _channel_by_channel(n: Node, kernel: Sym) -> bool:
+    """Whether a convolution mixes no channels: ONNX Runtime has a kernel for it, but none for its transpose."""
+    return kernel.dims[1] == 1 and n.x[0].dims[1] == n.attrs.get("group", 1) == kernel.dims[0]
 
 
 def _pixel_by_pixel(n: Node, kernel: Sym) -> bool:

@@ -84,13 +84,12 @@ def _gradients(images: Iterator[Array], architecture: Architecture, passes: Pass
 
 def gradient_at_pixels(trace: Trace, architecture: Architecture) -> Array:
     """The gradient of the score at the image, (channels, H, W) float64; raises if it is not finite."""
-    return finite(trace.gradients[architecture.input])
+    return require_finite(trace.gradients[architecture.input]).astype(np.float64)
 
 
-def finite(gradient: Array) -> Array:
-    """A gradient at the pixels in float64; raises if it is not finite."""
-    gradient = gradient.astype(np.float64)
-    if not np.isfinite(gradient).all():
+def require_finite(gradient: Array) -> Array:
+    """The same gradient; raises if it is not finite."""
+    if not np.isfinite([gradient.min(), gradient.max()]).all():  # NaN propagates through both
         raise UnsupportedModelError(
             "not-finite", "the gradient at the pixels holds NaN or infinity; use another method"
         )

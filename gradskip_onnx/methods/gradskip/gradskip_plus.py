@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,9 @@ from gradskip_onnx.autodiff.rulesets.choice import Rules
 from gradskip_onnx.autodiff.scores.log_odds import LogOdds
 from gradskip_onnx.errors import InputError, UnsupportedModelError
 from gradskip_onnx.images.interpolate import enlarge
-from gradskip_onnx.methods.gradients.pixel_gradients import finite, gradient_at_pixels
+from gradskip_onnx.methods.gradients.pixel_gradients import require_finite
 from gradskip_onnx.methods.options import option
-from gradskip_onnx.methods.patches import Patches
+from gradskip_onnx.methods.patches import Patches, products
 from gradskip_onnx.methods.table import Method, method, one_backward, one_pass
 from gradskip_onnx.methods.windows import cell_sizes, cell_sums, stretched
 from gradskip_onnx.types import Architecture, Array, Block, Grid, Needs, Relevance, Size, Trace, read_only
@@ -56,25 +57,28 @@ def gradskip_plus(trace: Trace, architecture: Architecture, options: GradSkipPlu
     Negative scores speak against the class.
     """
     blocks = middle_blocks(architecture.blocks, options)
-    centred = trace.input - trace.input.mean(axis=(1, 2), dtype=np.float64, keepdims=True)
-    strength = _at_pixels(centred, finite(trace.unsigned[architecture.input])) if options.detail else None
+    x = np.asarray(trace.input, np.float32)  # at image size single precision is enough, and half the memory
+    centred = x - x.mean(axis=(1, 2), dtype=np.float64, keepdims=True).astype(np.float32)
+    strength = _at_pixels(centred, trace.unsigned[architecture.input]) if options.detail else None
     scores = relevance_at_blocks(trace, blocks, architecture.input_dims.size, strength, options.detail)
     if options.pixels:
-        scores += options.pixels * _at_pixels(centred, gradient_at_pixels(trace, architecture))
-    if not scores.any():
+        scores += options.pixels * _at_pixels(centred, trace.gradients[architecture.input])
+    size = np.abs(scores)
+    if not size.max():
         raise UnsupportedModelError("zero-gradient", "no relevance reaches the patches; try another target or method")
-    total, size = float(scores.sum()), np.abs(scores)
+    total, absolute = (float(values.sum(dtype=np.float64)) for values in (scores, size))
     checks = {"first_block": blocks[0].index + 1, "last_block": blocks[-1].index + 1, "sum": total}
-    checks["negative_share"] = float((size.sum() - total) / (2 * size.sum()))
+    checks["negative_share"] = (absolute - total) / (2 * absolute)
     np.multiply(scores, options.opposing, out=scores, where=scores < 0)
     size /= size.max()
-    scores *= size ** (options.contrast - 1)
+    size **= options.contrast - 1
+    scores *= size
     return Relevance(scores=read_only(scores), checks=checks)
 
 
 def _at_pixels(centred: Array, gradient: Array) -> Array:
     """sum over the channels of (x - mean colour) * gradient, (H, W): the relevance by the centred gamma rule."""
-    return np.asarray(np.einsum("chw,chw->hw", centred, gradient))
+    return np.asarray(np.einsum("chw,chw->hw", centred, np.asarray(require_finite(gradient), np.float32)))
 
 
 def middle_blocks(blocks: Sequence[Block], options: GradSkipPlusOptions) -> Sequence[Block]:
@@ -98,13 +102,18 @@ def relevance_at_blocks(
     sums: dict[Grid, Array] = defaultdict(lambda: np.zeros(()))  # blocks of one grid are summed, then enlarged once
     for block in blocks:
         patches = Patches(trace, block)
-        R = np.einsum("nd,nd->n", patches.value("tokens_in"), patches.gradient("tokens_in"), dtype=np.float64)
-        sums[block.grid] = sums[block.grid] + R.reshape(block.grid)
-    enlarged = (
-        spread(R, size) * (1.0 if strength is None else 1 - detail + detail * density(strength, grid))
-        for grid, R in sums.items()
-    )
-    return np.asarray(sum(enlarged) / len(blocks))
+        R = products(patches.tokens("tokens_in"), patches.raw_gradient("tokens_in"))
+        sums[block.grid] = sums[block.grid] + R.reshape(block.grid).astype(np.float64) / len(blocks)
+    total = np.zeros(size, np.float32)
+    for grid, R in sums.items():
+        enlarged = spread(R, size, np.float32)
+        if strength is not None:
+            shares = density(strength, grid)
+            shares *= detail
+            shares += 1 - detail
+            enlarged *= shares
+        total += enlarged
+    return total
 
 
 def density(strength: Array, grid: Grid) -> Array:
@@ -114,18 +123,18 @@ def density(strength: Array, grid: Grid) -> Array:
     totals = cell_sums(cell_sums(found, rows).T, columns).T
     empty = totals == 0
     factor = np.where(empty, 0.0, np.outer(rows, columns) / np.where(empty, 1.0, totals))
-    found *= stretched(factor, rows, columns)
+    found *= stretched(factor.astype(found.dtype), rows, columns)
     if empty.any():
         found += stretched(empty, rows, columns)
     return found
 
 
-def spread(R: Array, size: Size) -> Array:
+def spread(R: Array, size: Size, dtype: Any = np.float64) -> Array:
     """Relevance (rows, columns) enlarged to (H, W), linear between the centres of patches.
 
     The sum is kept, exactly so if the image size is a multiple of the grid.
     """
-    return enlarge(R * (R.size / prod(size)), size)
+    return enlarge(R * (R.size / prod(size)), size, dtype)
 
 
 def needs(options: GradSkipPlusOptions, architecture: Architecture) -> Needs:
