@@ -1,10 +1,11 @@
 """How the cost of an explanation grows: peak memory and time against tokens, depth, classes, batch and file size.
 
-    python -m benchmarks.growth FOLDER [--only tokens] [--method gradskip+ --method gradskip] [--threads 1]
+    python -m benchmarks.growth FOLDER [--only tokens] [--method gradskip] [--threads 1] [--page docs/performance.md]
 
 Each file is written once, with random weights. Every figure is of a fresh process that never sees torch: a plain pass
-by an ONNX Runtime session with its default options, reading, a first call with reading, and a later call. Seconds are
-of the processor, all threads together: other work on the machine changes them less than seconds of a clock.
+by an ONNX Runtime session with its default options, reading, a first call with reading, and a later call. Beside
+`gradskip` of a ViT stands the same method written in PyTorch. Seconds are of the processor, all threads together: other
+work on the machine changes them less than seconds of a clock. FOLDER keeps what was measured; it is not measured again.
 Linux only.
 """
 
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -28,6 +31,8 @@ BASE = SMALL | {"embed_dim": 768, "num_heads": 12}
 LARGE = SMALL | {"embed_dim": 1024, "num_heads": 16, "depth": 24}
 HUGE = SMALL | {"embed_dim": 1280, "num_heads": 16, "depth": 32, "patch_size": 14}
 AT_MOST = {"read": 2.0, "first": 3.0}  # peaks, in plain peaks
+HEAD = "| file | side | method | plain | read | first call | later call | PyTorch |\n" + "|---" * 8 + "|"
+MARKED = re.compile(r"(<!-- growth (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +77,24 @@ def write(sample: Sample, path: Path) -> None:
         return
     import torch
 
-    from benchmarks.zoo.families import switch, vit
-
     size = (sample.side, sample.side)
-    module = vit(img_size=size, **sample.options)().eval()
-    switch(module, fused=False)
+    module = in_torch(sample)
     program = torch.onnx.export(
         module, (torch.zeros(1, 3, *size),), opset_version=18, input_names=["image"], output_names=["logits"],
         dynamic_shapes=({0: torch.export.Dim("batch")},), dynamo=True, verbose=False,
     )  # fmt: skip
     assert program is not None
     program.save(str(path), external_data=sample.options is HUGE)
+
+
+def in_torch(sample: Sample) -> Any:
+    """The ViT of a sample, with random weights and attention written out."""
+    from benchmarks.zoo.families import switch, vit
+
+    assert sample.options is not None
+    module = vit(img_size=(sample.side, sample.side), **sample.options)().eval()
+    switch(module, fused=False)
+    return module
 
 
 def peak() -> float:
@@ -125,7 +137,26 @@ def explained(path: Path, batch: int, threads: int | None, method: str) -> Figur
     return found
 
 
-ROLES = {"plain": plain, "explained": explained}
+def torch_explained(path: Path, batch: int, threads: int | None, _method: str) -> Figures:
+    """Two calls of `gradskip` in PyTorch for the same images; the second is timed."""
+    import torch
+
+    from benchmarks.speed.torch_gradskip import TorchGradSkip
+
+    sample = next(sample for series in SERIES.values() for sample in series if sample.file == path.name)
+    torch.set_num_threads(threads or torch.get_num_threads())
+    module, size = in_torch(sample), (sample.side, sample.side)
+    special = tuple(range(module.num_prefix_tokens))
+    block = SimpleNamespace(grid=module.patch_embed.grid_size, reduction=1, stage=0, special=special)
+    anatomy: Any = SimpleNamespace(blocks=[block] * len(module.blocks), input_dims=(3, *size))
+    explain = TorchGradSkip(module, tuple(module.blocks), anatomy)
+    images = torch.randn(batch, 3, *size)
+    for _ in range(2):
+        _, seconds = timed(lambda: explain(images))
+    return {"torch GB": peak(), "torch s": seconds}
+
+
+ROLES = {"plain": plain, "explained": explained, "torch": torch_explained}
 
 
 def apart(role: str, path: Path, sample: Sample, threads: int | None, method: str) -> Figures:
@@ -137,14 +168,38 @@ def apart(role: str, path: Path, sample: Sample, threads: int | None, method: st
     return found
 
 
+def measure(sample: Sample, path: Path, threads: int | None, method: str, known: dict[str, Figures]) -> Figures:
+    """All figures of a sample by a method; those of `known` are not measured again, new ones are added to it."""
+    found: Figures = {}
+    roles = ["plain", "explained", *(["torch"] if method == "gradskip" and sample.options else [])]
+    for role in roles:
+        key = " ".join([role, sample.file, str(sample.batch), method if role == "explained" else "", str(threads)])
+        if key not in known:
+            known[key] = apart(role, path, sample, threads, method)
+        found |= known[key]
+    return found
+
+
 def row(sample: Sample, method: str, found: Figures) -> str:
     """A line of the table: peaks in GB and seconds of processor, with the plain pass as the unit beside them."""
     cells = [sample.name, f"{sample.side}", method, f"{found['plain GB']:.2f} GB, {found['plain s']:.2f} s"]
-    for stage in ("read", "first", "later"):
+    for stage in ("read", "first", "later", "torch"):
+        if f"{stage} GB" not in found:
+            cells.append("")
+            continue
         memory, seconds = found[f"{stage} GB"] / found["plain GB"], found[f"{stage} s"] / found["plain s"]
         late = " (over)" if memory > AT_MOST.get(stage, float("inf")) else ""
         cells.append(f"{memory:.1f}{late}, {seconds:.1f}")
     return f"| {' | '.join(cells)} |"
+
+
+def filled(page: str, rows: Mapping[str, list[str]]) -> str:
+    """The page with the table of every measured series written anew."""
+
+    def table(found: re.Match[str]) -> str:
+        return found[0] if found[2] not in rows else found[1] + "\n".join([HEAD, *rows[found[2]], found[3]])
+
+    return MARKED.sub(table, page)
 
 
 @click.command()
@@ -152,30 +207,38 @@ def row(sample: Sample, method: str, found: Figures) -> str:
 @click.option("--only", "chosen", multiple=True, type=click.Choice(list(SERIES)), help="Series to measure.  [all]")
 @click.option("--method", "methods", multiple=True, default=("gradskip+", "gradskip"), show_default=True)
 @click.option("--threads", type=click.IntRange(min=1), default=None, help="Of every session.  [default: its own]")
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Fill this page's tables at the end.")
 @click.option("--role", hidden=True, help="Measure here, and print figures.")
 @click.option("--write", "to_write", hidden=True, help="Write a file, here.")
 def main(
-    folder: Path, chosen: tuple[str, ...], methods: tuple[str, ...], threads: int | None, role: str, to_write: str
-) -> None:
+    folder: Path, chosen: tuple[str, ...], methods: tuple[str, ...], threads: int | None, page: Path | None,
+    role: str, to_write: str,
+) -> None:  # fmt: skip
     """Write the files into FOLDER, measure each, print a table; `read` includes Python's own start."""
     if role:
         name, path, batch, count, method = json.loads(role)
         click.echo(json.dumps(ROLES[name](Path(path), int(batch), int(count) or None, method)))
         return
     folder.mkdir(parents=True, exist_ok=True)
-    samples = [sample for series in chosen or SERIES for sample in SERIES[series]]
+    series = {name: SERIES[name] for name in chosen or SERIES}
     if to_write:
-        write(next(sample for sample in samples if sample.file == to_write), folder / to_write)
+        write(next(sample for part in series.values() for sample in part if sample.file == to_write), folder / to_write)
         return
-    click.echo("| file | side | method | plain | read | first call | later call |\n" + "|---" * 7 + "|")
-    for sample in samples:
-        path = folder / sample.file
-        if not path.exists():
-            again = [sys.executable, "-m", "benchmarks.growth", "--write", sample.file, str(folder)]
-            subprocess.run(again, check=True, stdout=sys.stderr)
-        unit = apart("plain", path, sample, threads, "")
-        for method in methods:
-            click.echo(row(sample, method, unit | apart("explained", path, sample, threads, method)))
+    kept = folder / "growth.json"
+    known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    rows: dict[str, list[str]] = {name: [] for name in series}
+    for name, samples in series.items():
+        click.echo(f"{name}\n{HEAD}")
+        for sample, method in ((sample, method) for sample in samples for method in methods):
+            path = folder / sample.file
+            if not path.exists():
+                again = [sys.executable, "-m", "benchmarks.growth", "--write", sample.file, str(folder)]
+                subprocess.run(again, check=True, stdout=sys.stderr)
+            rows[name].append(row(sample, method, measure(sample, path, threads, method, known)))
+            kept.write_text(json.dumps(known, indent=1), encoding="utf-8")
+            click.echo(rows[name][-1])
+    if page is not None:
+        page.write_text(filled(page.read_text(encoding="utf-8"), rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.growth import AT_MOST, SERIES, Sample, apart, row
+from benchmarks.growth import AT_MOST, HEAD, SERIES, Sample, apart, filled, measure, row
 from gradskip_onnx.demo import demo_model
 
 FIGURES = {
@@ -18,8 +18,31 @@ FIGURES = {
 
 def test_the_plain_pass_is_the_unit():
     assert row(Sample("ViT", 224), "gradskip+", FIGURES) == (
-        "| ViT | 224 | gradskip+ | 0.50 GB, 2.00 s | 1.6, 3.5 | 2.0, 2.5 | 2.5, 2.0 |"
+        "| ViT | 224 | gradskip+ | 0.50 GB, 2.00 s | 1.6, 3.5 | 2.0, 2.5 | 2.5, 2.0 |  |"
     )
+
+
+def test_pytorch_stands_beside():
+    figures = FIGURES | {"torch GB": 2.0, "torch s": 9.0}
+    assert row(Sample("ViT", 224), "gradskip", figures).endswith("| 2.5, 2.0 | 4.0, 4.5 |")
+
+
+def test_what_is_known_is_not_measured_again():
+    sample = Sample("ViT", 224, {})
+    known = {
+        "plain ViT-224.onnx 1  1": {"plain GB": 0.5, "plain s": 2.0},
+        "explained ViT-224.onnx 1 gradskip+ 1": {"read GB": 0.8},
+    }
+    found = measure(sample, Path("nowhere.onnx"), 1, "gradskip+", known)
+    assert found == {"plain GB": 0.5, "plain s": 2.0, "read GB": 0.8}
+
+
+def test_the_page_gets_the_tables_that_were_measured():
+    page = "a\n<!-- growth depth -->\nold\n<!-- end -->\nb\n<!-- growth batch -->\nkept\n<!-- end -->\n"
+    expected = (
+        f"a\n<!-- growth depth -->\n{HEAD}\n| new |\n<!-- end -->\nb\n<!-- growth batch -->\nkept\n<!-- end -->\n"
+    )
+    assert filled(page, {"depth": ["| new |"], "classes": []}) == expected
 
 
 def test_a_peak_over_its_bound_is_marked():
