@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,6 +174,26 @@ class TestFailures:
         good = [at for at in range(COUNT) if at // 4 not in (1, 3)]  # of batches that lost no image
         assert [rows[at] for at in good] == [rows_of(audit)[at] for at in good]
 
+    def test_a_file_that_is_no_image_has_its_hash(self, model, broken, tmp_path):
+        rows = rows_of(run_audit(model, load(str(broken)), tmp_path / "audit", SETTINGS))
+
+        assert rows[5]["image_sha256"] == hashlib.sha256(b"no image").hexdigest()
+        assert rows[13]["image_sha256"] is None
+
+    def test_names_that_are_no_unicode(self, model, tmp_path):
+        """Linux names files by bytes; one odd name stops no audit, and is written out."""
+        folder = pictures(tmp_path / "photos", 4)
+        (folder / "labels.csv").unlink()
+        (folder / "01.png").rename(os.fsdecode(os.fsencode(folder) + b"/\xff1.png"))
+        Path(os.fsdecode(os.fsencode(folder) + b"/\xfe2.png")).write_bytes(b"no image")
+        rows = rows_of(run_audit(model, load(str(folder)), tmp_path / "audit", SETTINGS))
+
+        assert [row["image"] for row in rows] == ["00.png", "02.png", "03.png", "\\udcfe2.png", "\\udcff1.png"]
+        assert "\\udcfe2.png: not an image" in str(rows[3]["error"])
+        private = run_audit(model, load(str(folder)), tmp_path / "private", replace(SETTINGS, privacy=True))
+        digest = hashlib.sha256(rb"\udcff1.png").hexdigest()
+        assert private.table["image"][4].as_py() == f"sha256:{digest[:32]}"
+
     def test_retry(self, audit, model, broken, tmp_path):
         """Parts with failures are made again once the images are there."""
         run_audit(model, load(str(broken)), tmp_path / "audit", SETTINGS)
@@ -217,6 +239,7 @@ class TestPrivacy:
         for word in ("meier", "anna", "huber", "patients", ".png", str(tmp_path)):
             assert word not in text
             assert word.encode() not in written
+        assert audit.table["image_sha256"].null_count == 0
         assert all(name.startswith("sha256:") for name in audit.table["image"].to_pylist())
         assert audit.table["error"].null_count == COUNT - 1
 

@@ -77,6 +77,32 @@ def test_a_bad_image(place, tmp_path):
     assert "03.png: not an image" in result.stderr
 
 
+def test_labels_that_the_model_does_not_know_are_told(place, tmp_path):
+    """Else the report would say that there are no labels, and nobody would know why."""
+    folder = pictures(tmp_path / "photos", 3)
+    (folder / "labels.csv").write_text("file,label\n00.png,1\n01.png,unicorn\n02.png,griffin\n")
+    result = run("audit", place / "vit.onnx", folder, "-o", tmp_path / "out", *QUICK)
+
+    assert result.exit_code == 0, result.output
+    assert "warning: 2 labels of the dataset are unused" in result.stderr
+    assert "unicorn" in result.stderr
+
+
+def test_nobody_writes_between_the_report_and_the_manifest(place, tmp_path, monkeypatch):
+    """A second run at that moment would make the manifest one of files that it is about to replace."""
+    from gradskip_onnx.audit.place import open_place
+    from gradskip_onnx.errors import InputError
+    from gradskip_onnx.report import write
+
+    def intrude(*_: object) -> None:
+        with pytest.raises(InputError, match="in use by another run"), open_place(tmp_path / "out").held():
+            pass
+        raise InputError("seen")
+
+    monkeypatch.setattr(write, "write_report", intrude)
+    fails(audit(place, tmp_path / "out", "--limit", "4"), 2, "seen")
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
