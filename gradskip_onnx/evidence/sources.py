@@ -74,7 +74,7 @@ def check_images(
 
 
 def _is_intact(place: Place, part: Mapping[str, Any]) -> bool:
-    return sha256_if_there(place, part_path(part["number"])) == part["sha256"]
+    return sha256_if_there(place, part_path(part["number"])) == str(part["sha256"])
 
 
 def load_data(facts: Mapping[str, Any], data: str | None) -> Dataset:
