@@ -27,6 +27,7 @@ class Pairs:
     classes: Array  # the class that the first audit explained
     labels: Array  # the true class, NO_CLASS where it is not known
     same_target: Array  # whether both explained the same class
+    equal_maps: Array  # whether both maps have the same hash
     left_out: int  # images of either audit that have no partner
 
 
@@ -47,6 +48,8 @@ def pair(first: Audit, second: Audit, step: Step) -> Pairs:
     both = {name: (observed[0].number(name)[rows[0]], observed[1].number(name)[rows[1]]) for name in BOTH}
     classes = tuple(one.classes("target")[rows[at]] for at, one in enumerate(observed))
     labels = observed[0].classes("label")[rows[0]]
+    hashes = [np.array(audit.table["map_sha256"].take(part).to_pylist())
+              for audit, part in zip((first, second), rows, strict=True)]  # fmt: skip
     everywhere = len({*every[0], *every[1]})
     return Pairs(
         images=tuple(names),
@@ -55,6 +58,7 @@ def pair(first: Audit, second: Audit, step: Step) -> Pairs:
         classes=classes[0],
         labels=labels,
         same_target=classes[0] == classes[1],
+        equal_maps=hashes[0] == hashes[1],
         left_out=everywhere - len(names),
     )
 
