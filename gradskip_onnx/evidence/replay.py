@@ -69,6 +69,8 @@ def open_model(model: str | ModelFile, facts: Mapping[str, Any], **settings: Any
 def sample_of(audit: Audit, count: int, seed: int) -> list[int]:
     """Positions drawn at random among the images that have a map, rising."""
     known = np.array(audit.explained)
+    if not len(known):
+        raise InputError(f"{audit.place.name}: none of its images was explained, so none can be run again")
     return sorted(np.random.default_rng(seed).choice(known, min(count, len(known)), replace=False).tolist())
 
 

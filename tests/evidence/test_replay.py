@@ -15,6 +15,7 @@ from gradskip_onnx.datasets import load
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.evidence.replay import Tolerances, compare, open_model, replay, sample_of
 from tests.evidence.conftest import BOXES, COUNT, Case, audited, with_boxes
+from tests.support.audit_data import write_audit
 from tests.support.models import Vit, vit
 
 SHAPE = (2, 3)
@@ -68,6 +69,11 @@ def test_a_sample_is_drawn_by_its_seed(case: Case):
     assert sample_of(audit, 4, 1) == sample_of(audit, 4, 1)
     assert sample_of(audit, 4, 1) != sample_of(audit, 4, 2)
     assert sample_of(audit, 99, 1) == list(audit.explained)
+
+
+def test_an_audit_that_explained_nothing_proves_nothing(tmp_path: Path):
+    with pytest.raises(InputError, match="none of its images was explained"):
+        sample_of(write_audit(tmp_path, 3, broken=(0, 1, 2), doubted=()), 2, 1)
 
 
 def row() -> tuple[dict[str, Any], Row]:
