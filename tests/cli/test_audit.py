@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from gradskip_onnx.audit.reading import read_audit
 from tests.support.command_line import fails, run
@@ -130,6 +131,28 @@ def test_privacy(place, tmp_path):
     written = b"".join(path.read_bytes() for path in sorted((tmp_path / "out").rglob("*")) if path.is_file())
     assert b"00.png" not in written
     assert b"photos" not in written
+
+
+def test_privacy_of_every_file(place, tmp_path):
+    """Names of images, masks and folders, also of those that fail, and those of regions: in no file, in no column."""
+    data = pictures(tmp_path / "patients", 4)
+    (data / "labels.csv").unlink()
+    for at, name in enumerate(("meier", "huber", "wagner", "bauer")):
+        (data / f"0{at}.png").rename(data / f"{name}.png")
+    (data / "huber.png").write_bytes(b"no image")
+    Image.new("L", (32, 32), 255).save(data / "lesion_of_meier.png")
+    Image.new("L", (8, 8), 255).save(data / "too_small.png")
+    rows = ("meier.png,1,lesion_of_meier.png", "huber.png,2,", "wagner.png,0,too_small.png", "bauer.png,1,absent.png")
+    (data / "ward7.csv").write_text("image,label,mask\n" + "\n".join(rows) + "\n")
+    result = run("audit", place / "vit.onnx", data / "ward7.csv", "-o", tmp_path / "out", *QUICK, "--privacy",
+                 "--region", f"logo=mask:{data / 'lesion_of_meier.png'}")  # fmt: skip
+
+    assert result.exit_code == 6, result.output
+    assert "1 explained, 3 failed" in result.stdout
+    found = read_audit(tmp_path / "out")
+    texts = [path.read_text() for path in (tmp_path / "out").glob("*.*") if path.suffix in (".json", ".html", ".md")]
+    for word in ("huber", "wagner", "bauer", "ward7", "patients", "too_small", "absent", str(tmp_path)):
+        assert word not in str(found.table.to_pylist()) + "".join(texts), word
 
 
 def test_a_list(place, tmp_path):
