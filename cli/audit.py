@@ -122,12 +122,13 @@ def audit(model: Path, data: str, **flags: Any) -> None:
     check_request(flags)
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
     explainer, dataset = open_both(model, data, terminal, flags)
-    terminal.warn(dataset.warnings)
+    terminal.warn([*dataset.warnings, *unused_labels(dataset, explainer)])
     count = len(dataset.entries)
     with terminal.progress(count) as bar:
         found = run_audit(explainer, dataset, flags["output"], settings, lambda left: counting(bar, count - left))
     finished = Finished(found, explainer, dataset, terminal, flags, {})
-    codes = [code for code in (stage(finished) for stage in STAGES) if code]
+    with found.place.held():  # of two runs at once, one would seal what the other is writing
+        codes = [code for code in (stage(finished) for stage in STAGES) if code]
     terminal.document(finished.document, single=True)
     if codes:
         click.get_current_context().exit(min(codes))
@@ -149,6 +150,13 @@ def read_settings(flags: Mapping[str, Any]) -> AuditSettings:
         check=CheckSettings(flags["check_share"], flags["check_fill"], flags["check_draws"]),
         **{name: flags[name] for name in names},
     )
+
+
+def unused_labels(dataset: Dataset, explainer: Explainer) -> list[str]:
+    """Warnings about labels that the model does not know: nothing is said about right and wrong of their images."""
+    from gradskip_onnx.evaluation.cases import resolve_labels
+
+    return resolve_labels(dataset, explainer, required=False)[1]
 
 
 def counting(bar: Bar, done: int) -> Step:

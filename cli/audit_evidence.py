@@ -29,11 +29,12 @@ def check_request(flags: Mapping[str, Any]) -> None:
 
 def write_pages(finished: Finished) -> int:
     """Write the page, its JSON and the section for a model card."""
+    from gradskip_onnx.audit.private import as_unicode
     from gradskip_onnx.findings.documents import read_findings, read_violations
     from gradskip_onnx.report.write import write_report
 
     place = finished.audit.place
-    images = {entry.id: entry.read for entry in finished.dataset.entries}
+    images = {as_unicode(entry.id): entry.read for entry in finished.dataset.entries}
     page, *_ = write_report(finished.audit, read_findings(place), read_violations(place), lambda name: images[name]())
     finished.terminal.print(f"page      {place.name}/{page}", style="bold")
     finished.document["page"] = f"{place.name}/{page}"

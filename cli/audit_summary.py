@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,10 +17,8 @@ SHOWN = 5  # failures that are printed one by one
 def print_summary(audit: Audit, terminal: Terminal) -> dict[str, Any]:
     """Print the numbers of an audit, and return them."""
     found = summary(audit)
-    table, failed, explained = audit.table, found["failed"], found["explained"]
-    errors = table.filter(table["error"].is_valid()).select(["image", "error"]).slice(0, SHOWN).to_pylist()
-    for row in errors:
-        terminal.failed(row["error"] if row["image"] in row["error"] else f"{row['image']}: {row['error']}")
+    failed, explained = found["failed"], found["explained"]
+    print_failures(audit, terminal)
     terminal.print(f"images    {found['images']}: {explained} explained, {failed} failed")
     if found["labelled"]:
         terminal.print(f"right     {found['correct']} of {found['labelled']} labelled images")
@@ -30,6 +29,15 @@ def print_summary(audit: Audit, terminal: Terminal) -> dict[str, Any]:
                        f"{found['logits_difference']:.3g}")  # fmt: skip
     terminal.print(f"results   {audit.place.name}", style="bold")
     return found
+
+
+def print_failures(audit: Audit, terminal: Terminal, known: Set[str] = frozenset()) -> set[str]:
+    """Print why the first images failed that are not known to have, and return the names of all that failed."""
+    table = audit.table
+    rows = table.filter(table["error"].is_valid()).select(["image", "error"]).to_pylist()
+    for row in [row for row in rows if row["image"] not in known][:SHOWN]:
+        terminal.failed(row["error"] if row["image"] in row["error"] else f"{row['image']}: {row['error']}")
+    return {row["image"] for row in rows}
 
 
 def summary(audit: Audit) -> dict[str, Any]:

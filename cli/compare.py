@@ -12,7 +12,15 @@ import click
 from gradskip_onnx.errors import InputError
 
 from .audit_findings import policy_option
-from .evaluation_options import RecordedCommand, command_line, data_options, score_option, select, settings_options
+from .evaluation_options import (
+    SOME_FAILED,
+    RecordedCommand,
+    command_line,
+    data_options,
+    score_option,
+    select,
+    settings_options,
+)
 from .options import read_device, stack
 
 if TYPE_CHECKING:
@@ -96,9 +104,9 @@ def compare(a: str, b: str, data: str | None, **flags: Any) -> None:
     terminal.table(findings_table(compared.found.findings, {}))
     terminal.document({"folder": place.name, "files": written, "images": compared.found.images}, single=True)
     terminal.print(f"page      {place.name}/{written[-1] if policy is None else written[-2]}", style="bold")
-    code = 0 if policy is None else print_verdict(violations, terminal)
-    if code:
-        click.get_current_context().exit(code)
+    codes = [0 if policy is None else print_verdict(violations, terminal), _failures(compared, terminal)]
+    if any(codes):
+        click.get_current_context().exit(min(filter(None, codes)))
 
 
 def _side(
@@ -111,6 +119,7 @@ def _side(
     from gradskip_onnx.audit.settings import AuditSettings, CheckSettings
     from gradskip_onnx.comparison.sides import ToAudit
 
+    from .audit import unused_labels
     from .explain_request import load_explainer
     from .listing import read_methods
     from .report import report_model
@@ -126,6 +135,7 @@ def _side(
         raise InputError(f"--method-{name}: got {len(methods)} methods, one is compared with one")
     explainer = load_explainer(Path(path), {**flags, "device": flags[f"device_{name}"] or flags["device"]})
     report_model(terminal, explainer)
+    terminal.warn(unused_labels(dataset, explainer))
     settings = AuditSettings(
         method=methods[0],
         score=flags["score"],
@@ -162,11 +172,23 @@ def _audit(side: Side, terminal: Terminal, audited: Callable[..., Audit]) -> Aud
 
 
 def _opener(dataset: Dataset | None) -> Callable[[str], Image.Image] | None:
-    """A way to open an image of the data by its id."""
+    """A way to open an image of the data by its name in an audit."""
+    from gradskip_onnx.audit.private import as_unicode
+
     if dataset is None:
         return None
-    entries = {entry.id: entry for entry in dataset.entries}
+    entries = {as_unicode(entry.id): entry for entry in dataset.entries}
     return lambda name: entries[name].read()
+
+
+def _failures(compared: Comparison, terminal: Terminal) -> int:
+    """Name images that a side could not explain; exit code 6 if there are any."""
+    from .audit_summary import print_failures
+
+    audits, known = (compared.first, compared.second), set[str]()
+    for audit in audits:
+        known |= print_failures(audit, terminal, known)
+    return SOME_FAILED if known else 0
 
 
 def _print_sides(compared: Comparison, names: tuple[str, str], terminal: Terminal) -> None:

@@ -71,7 +71,7 @@ def replay(
     settings = {"device": device, "require_device": require_device, "threads": threads, "cache": not no_cache}
     explainer = open_model(str(model), audit.facts, **settings)
     chosen = secrets.randbelow(1 << 31) if seed is None else seed
-    positions = list(audit.explained) if sample is None else sample_of(audit, sample, chosen)
+    positions = sample_of(audit, audit.images if sample is None else sample, chosen)
     found = []
     with terminal.progress(len(positions)) as step:
         for one in replay(

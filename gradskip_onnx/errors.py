@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .types import Mismatch
@@ -17,6 +17,16 @@ class GradskipError(Exception):
     """A failure that is explained in one line: what, where, got what, try what."""
 
     exit_code = 2
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors go from process to process without their constructors, which take more than a text."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[GradskipError], args: tuple[Any, ...], state: dict[str, Any]) -> GradskipError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(GradskipError):

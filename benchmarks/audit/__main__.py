@@ -1,6 +1,6 @@
 """The measurements of audits from the command line.
 
-    python -m benchmarks.audit cost [--images 256] [--model FILE] [--data DATA]
+    python -m benchmarks.audit cost [--images 1024] [--model FILE] [--data DATA]
     python -m benchmarks.audit kills FOLDER [--images 10000] [--kills 3]
     python -m benchmarks.audit ray FOLDER [--images 10000]
 
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--images", type=click.IntRange(min=8), default=256, show_default=True)
+@click.option("--images", type=click.IntRange(min=8), default=1024, show_default=True)
 @MODEL
 @click.option("--data", default="planted:4096", show_default=True)
 @click.option("--method", default="gradskip+", show_default=True)

@@ -20,7 +20,7 @@ from gradskip_onnx.datasets import Dataset, Entry, load
 from gradskip_onnx.methods import choose_method
 from gradskip_onnx.types import Array
 
-TURN = 64  # images of a turn
+TURN = 256  # images of a turn: a part, so that what is done once a run, such as opening sessions, weighs little
 BATCH = 8
 
 

@@ -27,8 +27,8 @@ def _check_failed(_scores: Array, answer: Answer) -> str:
         return ""
     return (
         f"without the {answer.patches} most relevant patches the probability is {answer.erased:.4f}, "
-        f"without as many random ones {answer.random:.4f} (intact {answer.intact:.4f}): the map does not name "
-        "what the model needs"
+        f"without as many random ones {answer.random:.4f} (intact {answer.intact:.4f}): the map names what the model "
+        "needs no better than chance"
     )
 
 

@@ -22,7 +22,7 @@ from . import counterfactual
 from .doubt import doubt_of
 from .measure import cover_of, map_numbers, peak_in, share_in
 from .own_model import OwnModel
-from .private import hidden
+from .private import recorded
 from .row import RegionShare, Row, Standing, map_facts
 from .settings import AuditSettings
 from .subject import Subject
@@ -64,11 +64,11 @@ def make_rows(
 def row_facts(subject: Subject, settings: AuditSettings) -> dict[str, Any]:
     """The columns that say which image a row is about."""
     height, width = subject.prepared.geometry.image_size
-    name = hidden(subject.entry.id) if settings.privacy else subject.entry.id
     return {
         "position": subject.position,
-        "image": name,
+        "image": recorded(subject.entry.id, privacy=settings.privacy),
         "image_sha256": subject.sha256,
+        "truth_sha256": subject.truth_sha256,
         "width": width,
         "height": height,
     }

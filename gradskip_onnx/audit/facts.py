@@ -65,7 +65,7 @@ def list_hash(dataset: Dataset) -> str:
     """SHA-256 of the ids and labels of all images, in order."""
     total = hashlib.sha256()
     for entry in dataset.entries:
-        total.update(f"{entry.id}\0{'' if entry.label is None else entry.label}\n".encode("utf-8", "surrogateescape"))
+        total.update(f"{entry.id}\0{'' if entry.label is None else entry.label}\n".encode("utf-8", "backslashreplace"))
     return total.hexdigest()
 
 

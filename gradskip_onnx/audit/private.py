@@ -1,9 +1,8 @@
-"""Names that must not leave the machine: in privacy mode the results hold their hashes instead."""
+"""Names as they stand in results: Unicode, whatever the bytes of a file name are, and in privacy mode hashes."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from pathlib import PurePath
 
@@ -11,9 +10,19 @@ SHORTEST = 4  # characters of a word that tells something of a path
 UNSAID = "the image could not be used; the reason names files, which privacy mode leaves out"
 
 
+def recorded(name: str, *, privacy: bool) -> str:
+    """The name of an image in the results of an audit."""
+    return hidden(name) if privacy else as_unicode(name)
+
+
+def as_unicode(text: str) -> str:
+    r"""The text with bytes that are no Unicode, which names of files may hold, written out: \udcff."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def hidden(name: str) -> str:
     """What stands for a name: the beginning of its SHA-256."""
-    return f"sha256:{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}"
+    return f"sha256:{hashlib.sha256(name.encode('utf-8', 'backslashreplace')).hexdigest()[:32]}"
 
 
 def without_names(text: str, *names: str) -> str:

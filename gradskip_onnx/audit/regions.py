@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,9 @@ class NamedRegion:
 
     def facts(self) -> dict[str, Any]:
         """The region for audit.json."""
-        kind = self.text.partition(":")[0]
-        found: dict[str, Any] = {"name": self.name, "kind": kind, "text": self.text, "boxes": self.boxes}
+        kind, _, rest = self.text.partition(":")
+        text = self.text if self.mask is None else f"{kind}:{PurePath(rest).name}"  # a folder would name the machine
+        found: dict[str, Any] = {"name": self.name, "kind": kind, "text": text, "boxes": self.boxes}
         if self.mask is not None:
             packed = np.packbits(self.mask).tobytes()
             found |= {"mask_sha256": hashlib.sha256(packed).hexdigest(), "mask_size": self.mask.shape}

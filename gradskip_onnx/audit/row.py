@@ -47,11 +47,15 @@ class RegionShare:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Row:
-    """One image; what stands below `error` is None where it failed. Lengths are fractions of the model's image."""
+    """One image; where it failed, what stands below `error` is None, and so is its size.
+
+    Lengths are fractions of the model's image.
+    """
 
     position: Int64  # place in the data, from 0
     image: Text  # its id: an address relative to the data
     image_sha256: Text | None = None
+    truth_sha256: Text | None = None  # of the image together with its boxes and masks, where some are known
     width: Int32 | None = None  # of the picture, in pixels
     height: Int32 | None = None
     error: Text | None = None

@@ -15,6 +15,7 @@ from .regions import NamedRegion
 FILLS: Mapping[str, Substrate] = {"mean": SUBSTRATES["mean"], "blur": Blurred(), "black": SUBSTRATES["black"]}
 TARGETS = ("predicted", "label")
 ENGINES = ("local", "ray")
+MOST_LOSSES = 3  # of worker processes in a row, without a part finished in between: then it is not chance
 Step = Callable[[str], None]  # called with the id of each image that is done
 
 

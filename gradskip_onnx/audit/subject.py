@@ -12,7 +12,7 @@ import numpy as np
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.datasets import Entry
 from gradskip_onnx.datasets.entry import UNLABELLED
-from gradskip_onnx.errors import InputError
+from gradskip_onnx.errors import GradskipError, InputError
 from gradskip_onnx.evaluation.cases import patch_side, seed_of
 from gradskip_onnx.evaluation.truth import areas_of, boxes_of, mask_of
 from gradskip_onnx.images.read import Picture
@@ -31,6 +31,7 @@ class Subject:
     position: int
     entry: Entry
     sha256: str
+    truth_sha256: str | None  # of the image with its boxes and masks
     prepared: Prepared
     label: int | None
     areas: Array | None  # (H, W) class of each input pixel
@@ -74,7 +75,8 @@ def read_subject(
     areas = areas_of(entry, label, prepared.geometry, (height, width))
     target = None if settings.target == "predicted" else _true_class(entry, label, areas, explainer)
     sha256 = picture.sha256 or pixel_hash(picture)
-    return Subject(position, entry, sha256, prepared, label, areas, target, time.perf_counter() - began)
+    truth = truth_hash(entry)
+    return Subject(position, entry, sha256, truth, prepared, label, areas, target, time.perf_counter() - began)
 
 
 def picture_of(entry: Entry) -> Picture:
@@ -82,6 +84,21 @@ def picture_of(entry: Entry) -> Picture:
     if entry.picture is not None:
         return entry.picture()
     return Picture(entry.id, entry.read())
+
+
+def file_hash(entry: Entry) -> str | None:
+    """SHA-256 of the file of an entry; None if it has none, or if it cannot be read."""
+    try:
+        return None if entry.sha256 is None else entry.sha256()
+    except (GradskipError, OSError):
+        return None
+
+
+def truth_hash(entry: Entry) -> str | None:
+    """SHA-256 of what changes with the image, its boxes and its masks; None for an entry that has only a label."""
+    if entry.boxes is None and entry.outline is None and entry.areas is None:
+        return None
+    return hashlib.sha256(entry.digest().encode()).hexdigest()
 
 
 def pixel_hash(picture: Picture) -> str:

@@ -19,10 +19,10 @@ from .explain import Covers, make_rows
 from .own_model import OwnModel
 from .parts import write_part
 from .place import Place, open_place
-from .private import hidden, without_names
+from .private import as_unicode, recorded, without_names
 from .row import Row
 from .settings import AuditSettings, Step
-from .subject import Subject, read_subject
+from .subject import Subject, file_hash, read_subject
 
 AHEAD = 2  # batches that threads read while the model runs
 Position = tuple[int, int]  # number of the part, place in the data
@@ -104,9 +104,9 @@ class PartWork:
             return outcome.found
         entry, text = self._entry(outcome.job), " ".join(str(outcome.found).split())
         if self.settings.privacy:
-            return Row(position=outcome.job[1], image=hidden(entry.id),
-                       error=without_names(text, entry.id, self.dataset.where))  # fmt: skip
-        return Row(position=outcome.job[1], image=entry.id, error=text)
+            text = without_names(text, entry.id, self.dataset.where)
+        name = recorded(entry.id, privacy=self.settings.privacy)
+        return Row(position=outcome.job[1], image=name, image_sha256=file_hash(entry), error=as_unicode(text))
 
     def __getstate__(self) -> dict[str, Any]:
         """What was opened here is opened anew elsewhere."""

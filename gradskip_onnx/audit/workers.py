@@ -12,10 +12,8 @@ from threading import Thread
 
 from gradskip_onnx.errors import ModelError
 
-from .settings import Step
+from .settings import MOST_LOSSES, Step
 from .work import PartWork
-
-MOST_LOSSES = 3  # in a row, without a part finished in between: then it is not chance
 
 _held: list[PartWork] = []  # of this worker process: its sessions stay open from part to part
 

@@ -10,7 +10,7 @@ import numpy as np
 from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.findings.estimates import COVERAGE, Estimate, estimates, mean, share, standing_out
 from gradskip_onnx.findings.found import Better, Finding, Findings, Flag
-from gradskip_onnx.findings.row import EXAMPLES
+from gradskip_onnx.findings.row import EXAMPLES, amount
 from gradskip_onnx.metrics.statistics import Interval, percentiles
 from gradskip_onnx.types import Array
 
@@ -107,7 +107,8 @@ def _finding(row: Row, pairs: Pairs, estimate: Estimate) -> Finding:
     if row.name == "flips":
         worst = [at for at in worst if values[at]]
     apart = standing_out(values, pairs.classes).items() if row.flags else ()
-    flags = tuple(Flag(index, f"{abs(gap):.3g} worse than the other classes") for index, gap in apart if gap * sign < 0)
+    text = "{} worse than the other classes"
+    flags = tuple(Flag(index, text.format(amount(gap, row.unit))) for index, gap in apart if gap * sign < 0)
     return Finding(
         row.name,
         row.definition,

@@ -1,4 +1,4 @@
-"""Renders comparison.html: what differs, by class, and the worst pairs side by side, in one file without scripts."""
+"""Renders comparison.html: a verdict, the worst pairs side by side, and all numbers, in one file without scripts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ import numpy as np
 
 from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.findings.violations import Violation
+from gradskip_onnx.findings.words import interval_text, tiles_of, title_of, value_text
 from gradskip_onnx.output.html_page import content_policy, environment, shared_style
 
 from .charts import similarity_chart
 from .compare import Comparison
 from .measures import MEASURES
 from .pictures import OpenImage, PairPicture, draw_pair
+from .summary import TILES, sentences, verdict
 
 TEMPLATE, STYLE = "comparison.html", "comparison.css"
 WORST = 12  # pairs with pictures
+OPEN = 4  # of these are seen at once
+MOST_BROKEN = 8  # rules of a policy
 MOST_ROWS = 100  # of a table on the page; the Parquet file has all
+SHORT = {"spearman": "rank correlation", "iou": "overlap", "ndcg": "ranking"}  # of the measures, beside pictures
 BY_CLASS = ("flips", "spearman", "iou", "ndcg")
 
 
@@ -46,7 +51,7 @@ def render(
 ) -> bytes:
     """The HTML of the page; `violations` is None without a policy. `names` stand for the two sides."""
     style = shared_style() + environment(__package__).get_template(STYLE).render()
-    template = environment(__package__, number=number, percent=percent).get_template(TEMPLATE)
+    template = environment(__package__, shown=value_text, interval=interval_text).get_template(TEMPLATE)
     pairs = compared.pairs
     flips = np.flatnonzero(pairs.columns["flipped"] == 1)
     text: str = template.render(
@@ -57,15 +62,20 @@ def render(
         command=command,
         sides=[side_facts(audit) for audit in (compared.first, compared.second)],
         findings=compared.found.findings,
+        found=verdict(compared, violations),
+        most_broken=MOST_BROKEN,
+        sentences=sentences(compared, names),
+        tiles=[*tiles_of(compared.found, TILES)],
+        title_of=title_of,
         by_class=_by_class(compared),
         by_class_names=BY_CLASS,
         label_of=compared.first.label_of,
         figure=similarity_chart(pairs),
+        most_open=OPEN,
         worst=[shown(compared, at, open_image, draw=True) for at in worst(compared)],
         flips_rows=[shown(compared, int(at), None, draw=False) for at in flips[:MOST_ROWS]],
         flip_count=len(flips),
         shared=bool(pairs.same_target.all()),
-        violations=violations,
     )
     return text.encode("utf-8", "replace")  # names of files need not be UTF-8
 
@@ -98,7 +108,11 @@ def shown(compared: Comparison, at: int, open_image: OpenImage | None, *, draw: 
     said = [f"{audit.label_of(row['predicted'])} {percent(row['predicted_probability'])}"
             for audit, row in zip(audits, rows, strict=True)]  # fmt: skip
     label = "" if rows[0]["label"] is None else compared.first.label_of(rows[0]["label"])
-    values = tuple((one.name, number(float(pairs.columns[one.name][at]))) for one in MEASURES)
+    known = {one.name: float(pairs.columns[one.name][at]) for one in MEASURES}
+    values = tuple(
+        (SHORT[one.name], value_text(None if np.isnan(known[one.name]) else known[one.name], one.unit))
+        for one in MEASURES
+    )
     picture = draw_pair(audits, places, pairs.images[at], open_image) if draw else None
     flipped = bool(pairs.columns["flipped"][at])
     return ShownPair(pairs.images[at], (named[0], named[1]), (said[0], said[1]), label, flipped, values, picture)
@@ -129,11 +143,6 @@ def _by_class(compared: Comparison) -> list[tuple[int, list[Any]]]:
     order = {index: one.value for index, one in compared.found.named(MEASURES[0].name).classes.items()}
     indices = sorted(set().union(*columns), key=lambda index: (order.get(index, 2.0), index))
     return [(index, [column.get(index) for column in columns]) for index in indices[:MOST_ROWS]]
-
-
-def number(value: float | None) -> str:
-    """A value with three decimals."""
-    return "–" if value is None or np.isnan(value) else f"{value:.3f}".replace("-", "−")
 
 
 def percent(value: float | None) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.findings.observed import NO_CLASS, Observed, observe
+from gradskip_onnx.findings.observed import NO_CLASS, Observed, common_names, observe
 from gradskip_onnx.types import Array
 
 from .measures import MEASURES, compare_maps
@@ -27,6 +27,7 @@ class Pairs:
     classes: Array  # the class that the first audit explained
     labels: Array  # the true class, NO_CLASS where it is not known
     same_target: Array  # whether both explained the same class
+    equal_maps: Array  # whether both maps have the same hash
     left_out: int  # images of either audit that have no partner
 
 
@@ -34,9 +35,10 @@ def pair(first: Audit, second: Audit, step: Step) -> Pairs:
     """The pairs of two audits; raises InputError where they are not about the same images or classes."""
     require_comparable(first, second)
     observed = tuple(observe(audit, resamples=0, seed=0) for audit in (first, second))
-    rows = _common(*observed)
+    every = common_names(first, second)
+    rows = _common(observed, every)
     positions = (observed[0].positions[rows[0]], observed[1].positions[rows[1]])
-    names = first.table["image"].take(rows[0]).to_pylist()
+    names = [every[0][at] for at in rows[0]]
     found = {measure.name: np.full(len(names), np.nan) for measure in MEASURES}
     maps = zip(names, first.maps(positions[0].tolist()), second.maps(positions[1].tolist()), strict=True)
     for at, (name, one, other) in enumerate(maps):
@@ -46,7 +48,9 @@ def pair(first: Audit, second: Audit, step: Step) -> Pairs:
     both = {name: (observed[0].number(name)[rows[0]], observed[1].number(name)[rows[1]]) for name in BOTH}
     classes = tuple(one.classes("target")[rows[at]] for at, one in enumerate(observed))
     labels = observed[0].classes("label")[rows[0]]
-    everywhere = len({*first.table["image"].to_pylist(), *second.table["image"].to_pylist()})
+    hashes = [np.array(audit.table["map_sha256"].take(part).to_pylist())
+              for audit, part in zip((first, second), rows, strict=True)]  # fmt: skip
+    everywhere = len({*every[0], *every[1]})
     return Pairs(
         images=tuple(names),
         positions=positions,
@@ -54,6 +58,7 @@ def pair(first: Audit, second: Audit, step: Step) -> Pairs:
         classes=classes[0],
         labels=labels,
         same_target=classes[0] == classes[1],
+        equal_maps=hashes[0] == hashes[1],
         left_out=everywhere - len(names),
     )
 
@@ -88,9 +93,9 @@ def require_comparable(first: Audit, second: Audit) -> None:
             raise InputError(f"the two cannot be compared: {words} is {one} in the first and {other} in the second")
 
 
-def _common(one: Observed, other: Observed) -> tuple[Array, Array]:
+def _common(both: Sequence[Observed], names: Sequence[Sequence[str]]) -> tuple[Array, Array]:
     """The rows of both tables that are about the same image, with a map in both."""
-    tables = [_by_image(observed) for observed in (one, other)]
+    tables = [_by_image(observed, named) for observed, named in zip(both, names, strict=True)]
     shared = [image for image in tables[0] if image in tables[1]]
     changed = [image for image in shared if tables[0][image][1] != tables[1][image][1]]
     if changed:
@@ -101,9 +106,8 @@ def _common(one: Observed, other: Observed) -> tuple[Array, Array]:
     return rows[:, 0], rows[:, 1]
 
 
-def _by_image(observed: Observed) -> dict[str, tuple[int, str]]:
+def _by_image(observed: Observed, names: Sequence[str]) -> dict[str, tuple[int, str]]:
     """The row and the hash of each image that has a map."""
-    table = observed.audit.table
     explained = np.isin(observed.positions, observed.explained)
-    columns = zip(table["image"].to_pylist(), table["image_sha256"].to_pylist(), explained, strict=True)
+    columns = zip(names, observed.audit.table["image_sha256"].to_pylist(), explained, strict=True)
     return {name: (at, sha256) for at, (name, sha256, good) in enumerate(columns) if good}

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradskip_onnx.api import Explainer
 from gradskip_onnx.audit.place import Place
+from gradskip_onnx.audit.private import recorded
 from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.audit.run import run_audit
 from gradskip_onnx.audit.settings import AuditSettings, Step
@@ -58,10 +59,13 @@ def for_the_classes_of(audit: Audit, side: Side) -> Side:
         strict=True,
     )
     targets = {name: (target, (height, width)) for name, target, height, width in known if target != NO_CLASS}
-    by_pixel = audit.facts["task"] == "segmentation"
-    entries = tuple(_explained_as(entry, targets.get(entry.id), by_pixel) for entry in side.dataset.entries)
+    by_pixel, privacy = audit.facts["task"] == "segmentation", bool(audit.facts["privacy"])
+    entries = tuple(
+        _explained_as(entry, targets.get(recorded(entry.id, privacy=privacy)), by_pixel)
+        for entry in side.dataset.entries
+    )
     dataset = replace(side.dataset, entries=entries, source=None)
-    return replace(side, dataset=dataset, settings=replace(side.settings, target="label", workers=1))
+    return replace(side, dataset=dataset, settings=replace(side.settings, target="label", workers=1, privacy=privacy))
 
 
 def _explained_as(entry: Entry, target: tuple[int, tuple[int, int]] | None, by_pixel: bool) -> Entry:

@@ -27,6 +27,7 @@ class Entry:
     outline: Callable[[], Array] | None = None  # (H, W) booleans
     areas: Callable[[], Array] | None = None  # (H, W) class indices, or UNLABELLED
     picture: Callable[[], Picture] | None = None  # the image as `read` gives it, with the hash of its file
+    sha256: Callable[[], str] | None = None  # that hash alone, also of a file that is no image
 
 
 @dataclass(frozen=True, slots=True)

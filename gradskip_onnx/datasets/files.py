@@ -12,7 +12,8 @@ from PIL import Image
 
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.read import SUFFIXES, open_picture
-from gradskip_onnx.untrusted_files import open_regular
+from gradskip_onnx.limits import IMAGE_BYTES
+from gradskip_onnx.untrusted_files import open_regular, read_bounded
 
 from .entry import Entry
 
@@ -48,11 +49,19 @@ def images_here(folder: Path) -> list[Path]:
 def file_entry(path: Path, root: Path, label: int | str | None = None, truth: Iterable[Path] = ()) -> Entry:
     """An entry whose image is a file; its id is the path below `root`, `truth` are the files with its ground truth."""
     digest = partial(hash_files, (path, *truth))
-    return Entry(path.relative_to(root).as_posix(), _reader(path), digest, label, picture=partial(open_picture, path))
+    return Entry(
+        path.relative_to(root).as_posix(), _reader(path), digest, label,
+        picture=partial(open_picture, path), sha256=partial(hash_image, path),
+    )  # fmt: skip
 
 
 def _reader(path: Path) -> Callable[[], Image.Image]:
     return lambda: open_picture(path).image
+
+
+def hash_image(path: Path) -> str:
+    """SHA-256 of the file of an image, whether it is one or not; raises InputError beyond the limit of images."""
+    return hashlib.sha256(read_bounded(path, IMAGE_BYTES)).hexdigest()
 
 
 def hash_files(paths: Iterable[Path]) -> str:

@@ -65,13 +65,18 @@ class RemoteFolder:
         """SHA-256 over the hashes of files, in order."""
         total = hashlib.sha256()
         for name in names:
-            total.update(hashlib.sha256(self.read(name, IMAGE_BYTES)).digest())
+            total.update(bytes.fromhex(self.sha256(name)))
         return total.hexdigest()
+
+    def sha256(self, name: str) -> str:
+        """SHA-256 of a file."""
+        return hashlib.sha256(self.read(name, IMAGE_BYTES)).hexdigest()
 
     def entry(self, name: str, label: int | str | None, *truth: str) -> Entry:
         """An entry whose image is a file of the folder; `truth` are the files with its ground truth."""
-        picture = partial(self.picture, name)
-        return Entry(name, lambda: picture().image, partial(self.digest, name, *truth), label, picture=picture)
+        picture, digest = partial(self.picture, name), partial(self.digest, name, *truth)
+        sha256 = partial(self.sha256, name)
+        return Entry(name, lambda: picture().image, digest, label, picture=picture, sha256=sha256)
 
     @contextmanager
     def _naming(self, name: str) -> Iterator[None]:

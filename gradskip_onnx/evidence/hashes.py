@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from gradskip_onnx.audit.place import Place
+from gradskip_onnx.errors import InputError
 from gradskip_onnx.output.json_text import encode_json
 
 CHUNK = 1 << 20
@@ -19,6 +20,14 @@ def sha256_of(place: Place, file: str) -> str:
         while data := stream.read(CHUNK):
             total.update(data)
     return total.hexdigest()
+
+
+def sha256_if_there(place: Place, file: str) -> str | None:
+    """The hash of a file of a place; None if it cannot be read."""
+    try:
+        return sha256_of(place, file)
+    except InputError:
+        return None
 
 
 def sha256_of_json(value: object) -> str:

@@ -103,6 +103,8 @@ def sealed(document: Mapping[str, Any]) -> bytes:
 
 def read_manifest(place: Place) -> Manifest:
     """The manifest of a folder; raises InputError if there is none, or it is not as this program writes it."""
+    if not place.exists(MANIFEST):
+        raise InputError(f"{place.name}: no {MANIFEST} here, which `gradskip-onnx audit` writes at its end")
     with place.open(MANIFEST) as stream:
         content = stream.read()
     try:

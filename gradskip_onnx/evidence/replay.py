@@ -16,7 +16,7 @@ from gradskip_onnx.audit.settings import AuditSettings, CheckSettings
 from gradskip_onnx.audit.subject import read_subject
 from gradskip_onnx.audit.work import PartWork
 from gradskip_onnx.datasets import Dataset
-from gradskip_onnx.errors import InputError
+from gradskip_onnx.errors import GradskipError, InputError
 from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.methods import choose_method
 from gradskip_onnx.model_file.opening import ModelFile
@@ -26,7 +26,8 @@ from .check import Check
 
 LOGIT = 1e-3  # of the logit, or of 1 if that is larger: other kernels sum float32 in another order
 MAP = 0.01  # of the strongest score: a ranking inside a method can turn such a difference into a larger one
-COLUMNS = ("position", "image", "image_sha256", "predicted", "target", "logit", "check_passed")
+EQUAL = ("image", "image_sha256", "truth_sha256", "label", "predicted", "target")
+COLUMNS = ("position", "logit", "check_erased", "check_random", "check_passed", *EQUAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ def open_model(model: str | ModelFile, facts: Mapping[str, Any], **settings: Any
 def sample_of(audit: Audit, count: int, seed: int) -> list[int]:
     """Positions drawn at random among the images that have a map, rising."""
     known = np.array(audit.explained)
+    if not len(known):
+        raise InputError(f"{audit.place.name}: none of its images was explained, so none can be run again")
     return sorted(np.random.default_rng(seed).choice(known, min(count, len(known)), replace=False).tolist())
 
 
@@ -89,7 +92,7 @@ def replay(
                 raise InputError("not in the data")
             subject = read_subject(position, dataset.entries[position], explainer, work.labels, settings)
             made = make_rows(explainer, work.own, [subject], settings, covers)[0]
-        except InputError as error:
+        except GradskipError as error:
             yield Replayed(position, row["image"], None, None, (str(error),))
             continue
         yield compare(row, scores, made, tolerances)
@@ -110,15 +113,13 @@ def settings_of(facts: Mapping[str, Any]) -> AuditSettings:
 
 def compare(row: Mapping[str, Any], scores: Array, made: Row, tolerances: Tolerances) -> Replayed:
     """A row made again beside the recorded one."""
-    wrong = [
-        f"{name} is {now}, recorded {row[name]}"
-        for name in ("image", "image_sha256", "predicted", "target", "check_passed")
-        if (now := getattr(made, name)) != row[name]
-    ]
+    wrong = [f"{name} is {now}, recorded {row[name]}" for name in EQUAL if (now := getattr(made, name)) != row[name]]
+    if made.check_passed != row["check_passed"] and abs(row["check_erased"] - row["check_random"]) > tolerances.logit:
+        wrong.append(f"check_passed is {made.check_passed}, recorded {row['check_passed']}")  # and it was no near tie
     assert made.logit is not None
     assert made.map is not None
     logit = abs(made.logit - row["logit"]) / max(1.0, abs(row["logit"]))
-    if logit > tolerances.logit:
+    if not logit <= tolerances.logit:
         wrong.append(f"logit differs by {logit:.2g}, allowed {tolerances.logit:g}")
     if made.map.shape != scores.shape:
         return Replayed(row["position"], row["image"], logit, None, (*wrong, f"the map has shape {made.map.shape}"))

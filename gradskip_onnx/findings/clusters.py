@@ -94,11 +94,11 @@ def describe(observed: Observed, clustered: Clustered, label: int) -> Cluster:
     minority = apart and elsewhere and size >= SMALLEST and share <= LARGEST_MINORITY and separation >= SEPARATED
     texts = [
         f"{size} of {len(mine)} images ({share:.0%})",
-        f"maps correlate by {agreement:.2f} with each other, by {others.mean():.2f} with the others "
-        f"(silhouette {separation:.2f})",
+        *(_classes(observed, members) if clustered.index is None else ()),
         _place(centre),
         *_evidence(observed, clustered.positions[mine], clustered.positions[~mine]),
-        *(_classes(observed, members) if clustered.index is None else ()),
+        f"maps correlate by {agreement:.2f} with each other, by {others.mean():.2f} with the others "
+        f"(silhouette {separation:.2f})",
     ]
     return Cluster(
         index=clustered.index,

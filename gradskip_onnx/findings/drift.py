@@ -11,7 +11,7 @@ from gradskip_onnx.types import Array
 
 from .estimates import NORMAL, around, groups
 from .found import Drift
-from .observed import Observed
+from .observed import Observed, common_names
 from .row import Row, Span
 
 SHARED = 0.5  # of the images of either audit: with fewer in common, the audits are of different images
@@ -26,8 +26,10 @@ def find_drift(rows: Sequence[Row], now: Observed, then: Observed) -> tuple[Drif
 
 def same_images(now: Observed, then: Observed) -> tuple[Array, Array] | None:
     """The rows of both tables that are of the same image, byte for byte; None where too few are."""
+    names = common_names(now.audit, then.audit)
     ours, theirs = (
-        {key: at for at, key in enumerate(_keys(observed)) if key[1] is not None} for observed in (now, then)
+        {key: at for at, key in enumerate(_keys(observed, named)) if key[1] is not None}
+        for observed, named in zip((now, then), names, strict=True)
     )
     shared = [key for key in ours if key in theirs]
     if not shared or len(shared) < SHARED * max(len(now.positions), len(then.positions)):
@@ -35,9 +37,8 @@ def same_images(now: Observed, then: Observed) -> tuple[Array, Array] | None:
     return np.array([ours[key] for key in shared]), np.array([theirs[key] for key in shared])
 
 
-def _keys(observed: Observed) -> list[tuple[str, str | None]]:
-    table = observed.audit.table
-    return list(zip(table["image"].to_pylist(), table["image_sha256"].to_pylist(), strict=True))
+def _keys(observed: Observed, names: Sequence[str]) -> list[tuple[str, str | None]]:
+    return list(zip(names, observed.audit.table["image_sha256"].to_pylist(), strict=True))
 
 
 def _changed(row: Row, now: Observed, then: Observed, common: tuple[Array, Array] | None) -> Drift:

@@ -120,10 +120,13 @@ def _variance(part: Array) -> float:
 
 
 def combined(parts: Mapping[int, tuple[float, float, int]], span: tuple[float, float]) -> Interval | None:
-    """The mean over classes, weighted by their images, from (value, standard error, images) of each."""
+    """The mean over classes, weighted by their images, from (value, standard error, images) of each.
+
+    Of a class too small for an error, which is infinite then, half the span is taken: nothing within it spreads more.
+    """
     total = sum(count for _, _, count in parts.values())
     if not total:
         return None
-    value = sum(value * count for value, _, count in parts.values()) / total
-    error = sum((error * count / total) ** 2 for _, error, count in parts.values()) ** 0.5
+    value, most = sum(value * count for value, _, count in parts.values()) / total, (span[1] - span[0]) / 2
+    error = sum((min(error, most) * count / total) ** 2 for _, error, count in parts.values()) ** 0.5
     return around(value, error, span, total)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradskip_onnx.audit.private import hidden
 from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.images.interpolate import place
 from gradskip_onnx.imports.optional import import_optional
@@ -93,6 +94,16 @@ def observe(audit: Audit, *, resamples: int, seed: int) -> Observed:
     """An audit, ready for findings; the seed decides every draw."""
     positions = np.asarray(audit.table["position"].to_numpy())
     return Observed(audit, positions, np.array(audit.explained, np.int64), _grid(audit.table), resamples, seed)
+
+
+def common_names(one: Audit, other: Audit) -> tuple[list[str], list[str]]:
+    """The names of the images of two audits; hashes, if one of them holds no others."""
+    both = one.table["image"].to_pylist(), other.table["image"].to_pylist()
+    private = [bool(audit.facts["privacy"]) for audit in (one, other)]
+    if private[0] == private[1]:
+        return both
+    first, second = ([*names] if hashed else [*map(hidden, names)] for names, hashed in zip(both, private, strict=True))
+    return first, second
 
 
 def on_grid(scores: Array, grid: Size) -> Array:

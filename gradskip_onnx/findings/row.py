@@ -79,8 +79,15 @@ def outliers(row: Row, values: Array, classes: Array) -> tuple[Flag, ...]:
     """Classes that differ from all others, to the worse where there is a worse."""
     worse = {"higher": -1, "lower": 1, "neither": 0}[row.better]
     found = {index: gap for index, gap in standing_out(values, classes).items() if not worse or gap * worse > 0}
-    text = "{:.3g} {} than the other classes, a large difference beyond chance"
-    return tuple(Flag(index, text.format(abs(gap), "more" if gap > 0 else "less")) for index, gap in found.items())
+    text = "{} {} than the other classes, a large difference beyond chance"
+    return tuple(
+        Flag(index, text.format(amount(gap, row.unit), "more" if gap > 0 else "less")) for index, gap in found.items()
+    )
+
+
+def amount(gap: float, unit: str) -> str:
+    """A difference without its sign, in words; that of two shares in percentage points."""
+    return f"{100 * abs(gap):.1f} percentage points" if unit.startswith("share") else f"{abs(gap):.3g}"
 
 
 def _worse_than_chance(row: Row, values: Array, chance: Array, classes: Array) -> tuple[Flag, ...]:

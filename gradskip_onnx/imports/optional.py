@@ -13,5 +13,6 @@ def import_optional(module: str, extra: str = "evaluate") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as missing:
-        package = module.split(".")[0]
-        raise GradskipError(f"{package} is not installed; run: pip install 'gradskip-onnx[{extra}]'") from missing
+        package, lacking = (name.split(".")[0] for name in (module, missing.name or module))
+        why = "is not installed" if lacking == package else f"needs {lacking}, which is not installed"
+        raise GradskipError(f"{package} {why}; run: pip install 'gradskip-onnx[{extra}]'") from missing

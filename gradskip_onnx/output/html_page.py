@@ -22,10 +22,13 @@ NO_BREAK = "\N{NO-BREAK SPACE}"  # between a number and its unit
 
 
 def environment(package: str, **filters: Any) -> Any:
-    """The jinja2 environment of a package's templates: all is escaped, and a name that is not there is an error."""
+    """The jinja2 environment of a package's templates, and of those that pages share.
+
+    All is escaped, and a name that is not there is an error.
+    """
     jinja2 = import_optional("jinja2")
     made = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (files(package) / name).read_text(encoding="utf-8")),
+        loader=jinja2.FunctionLoader(lambda name: _template(package, name)),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -33,6 +36,11 @@ def environment(package: str, **filters: Any) -> Any:
     )
     made.filters |= {"visible": visible, "capitalised": capitalised, **filters}
     return made
+
+
+def _template(package: str, name: str) -> str:
+    own = files(package) / name
+    return (own if own.is_file() else files(__package__) / name).read_text(encoding="utf-8")
 
 
 def shared_style() -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from gradskip_onnx.findings.words import value_text
+
 from .content import Content, ImageFacts, facts_of
 from .pictures import MEDIUM, SMALL, Picture, pictures
-from .words import value_text
 from .worst import gallery
 
 STRIP = 5  # pictures in a row of examples

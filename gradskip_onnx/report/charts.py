@@ -8,17 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradskip_onnx.findings.found import Finding
+from gradskip_onnx.findings.words import PERCENT, SHARE, value_text
 from gradskip_onnx.metrics.statistics import Interval
 from gradskip_onnx.types import Array
-
-from .words import PERCENT, SHARE, value_text
 
 WIDTH = 560
 LEFT, RIGHT = 172, 30  # beside the drawn part; names of classes stand on the left
 ROW, TOP, FOOT = 24, 8, 30
 MOST_CLASSES = 16
 FEWEST = 5  # images of a class below which its value says little
-LONGEST = 22  # characters of a name
+LONGEST = 20  # characters of a name
 BINS = 20
 BAR_WIDTH, BAR_HEIGHT = 220, 110
 

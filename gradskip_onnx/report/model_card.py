@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gradskip_onnx.findings.words import interval_text, title_of, value_text
 from gradskip_onnx.output.html_page import visible
 
 from .content import Content
 from .settings import settings
 from .summary import sentences, stand_outs, verdict
-from .words import interval_text, title_of, value_text
 
 MOST = 12  # classes that stand out
 LIMITS = (

@@ -6,6 +6,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from gradskip_onnx.findings.words import count_text, value_text
 from gradskip_onnx.output.html_page import content_policy, environment, shared_style
 
 from .cards import cards, gallery_cards, orders
@@ -15,7 +16,6 @@ from .pictures import LARGE, mean_picture
 from .sections import charted, classes, drift_rows, flagged, histograms, overview, patterns, shown_classes
 from .settings import settings
 from .summary import sentences, stand_outs, tiles, verdict
-from .words import count_text, value_text
 from .worst import worst_cases
 
 TEMPLATE, STYLE, SCRIPT = "page.html", "page.css", "page.js"

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from gradskip_onnx.findings.found import Cluster, Finding
+from gradskip_onnx.findings.words import base_of, interval_text, title_of, value_text
 
-from .cards import Card, strip
+from .cards import STRIP, Card, strip
 from .charts import FEWEST, Histogram, Ranges, histogram, ranges
 from .content import Content, column
 from .mean_maps import MeanMaps
 from .pictures import mean_picture
 from .summary import StandsOut
-from .words import base_of, interval_text, title_of, value_text
 
 MOST_CLUSTERS, MOST_ROWS = 16, 40
 ESSENTIAL = ("accuracy", "check-passed", "inside", "border")  # drawn by class even where nothing is flagged
@@ -55,11 +55,13 @@ class Pattern:
 
 
 def flagged(content: Content, means: MeanMaps, what: StandsOut) -> Flagged:
-    """What stands out, with examples of its class, those of its first flag first."""
+    """What stands out, with examples of its class: those of its first flag first, and where there are none, any."""
     examples = list(dict.fromkeys(position for flag in what.flags for position in flag.finding.examples))
     if what.index is not None:
-        targets = dict(zip(*(content.audit.table[name].to_pylist() for name in ("position", "target")), strict=True))
-        examples = [position for position in examples if targets.get(position) == what.index]
+        positions, targets = (content.audit.table[name].to_pylist() for name in ("position", "target"))
+        own = [position for position, target in zip(positions, targets, strict=True) if target == what.index]
+        mine = set(own)
+        examples = list(dict.fromkeys([*(position for position in examples if position in mine), *own[:STRIP]]))
     mean = means.overall if what.index is None else means.classes.get(what.index)
     return Flagged(what, None if mean is None else mean_picture(mean), strip(content, examples))
 

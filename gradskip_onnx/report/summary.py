@@ -4,36 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from gradskip_onnx.findings.found import Finding
+from gradskip_onnx.findings.words import (
+    Tile,
+    Verdict,
+    base_of,
+    count_text,
+    joined,
+    tiles_of,
+    title_of,
+    value_text,
+    verdict_of,
+    with_interval,
+)
 
 from .content import Content, column
-from .words import base_of, count_text, interval_text, title_of, value_text, with_interval
 
-Tone = Literal["good", "bad", "open"]
 TILES = ("accuracy", "check-passed", "inside", "abstained")
 REGION = "region"  # how the names of findings about regions begin
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether the policy holds; `open` where there was none."""
-
-    tone: Tone
-    title: str
-    text: str
-    broken: tuple[str, ...] = ()  # what the policy does not allow, in words
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A number to be seen first."""
-
-    title: str
-    value: str
-    interval: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +47,12 @@ class StandsOut:
 
 def verdict(content: Content) -> Verdict:
     """Passed, failed, or not judged."""
-    flags = sum(len(finding.flagged) for finding in content.findings.findings)
+    flags = sum(len(one.flags) for one in stand_outs(content))
     minorities = sum(cluster.minority for cluster in content.findings.clusters)
     seen = [count_text(flags, "flag")] if flags else []
     seen += [count_text(minorities, "minority pattern")] if minorities else []
-    beside = f" The findings raise {' and '.join(seen)}." if seen else " The findings raise no flag."
-    if content.violations is None:
-        return Verdict("open", "Not judged", f"No policy was given, so nothing can pass or fail.{beside}")
-    if not content.violations:
-        return Verdict("good", "Passes", f"Every rule of the policy holds.{beside}")
-    broken = tuple(one.text for one in content.violations)
-    rules = "A rule of the policy is" if len(broken) == 1 else f"{len(broken)} rules of the policy are"
-    return Verdict("bad", "Fails", f"{rules} broken.{beside}", broken)
+    beside = f"The findings raise {joined(seen)}." if seen else "The findings raise no flag."
+    return verdict_of(content.violations, content.findings, content.place_of, beside)
 
 
 def sentences(content: Content) -> list[str]:
@@ -129,12 +112,7 @@ def _stands_out(content: Content) -> str:
 
 def tiles(content: Content) -> Iterator[Tile]:
     """The numbers to be seen first, those that this audit has."""
-    for name in TILES:
-        found = content.findings.named(name)
-        if found is not None and found.overall is not None:
-            overall = found.overall
-            interval = interval_text(overall, found.unit)
-            yield Tile(title_of(name), value_text(overall.value, found.unit), interval, f"{overall.count:,} images")
+    yield from tiles_of(content.findings, TILES)
 
 
 def stand_outs(content: Content) -> list[StandsOut]:

@@ -95,6 +95,13 @@ def test_a_file_that_is_none(tmp_path: Path, content):
         read_regions((), file)
 
 
+def test_the_folder_of_a_mask_is_not_recorded(tmp_path):
+    Image.fromarray(np.full((2, 2), 255, np.uint8)).save(tmp_path / "mask.png")
+    (found,) = read_regions((f"logo=mask:{tmp_path / 'mask.png'}",))
+
+    assert found.facts()["text"] == "mask:mask.png"
+
+
 def test_an_empty_mask_is_refused(tmp_path):
     Image.fromarray(np.zeros((2, 2), np.uint8)).save(tmp_path / "mask.png")
 

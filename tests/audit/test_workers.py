@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,13 +16,13 @@ import onnx
 import pytest
 
 from gradskip_onnx import api
-from gradskip_onnx.audit import workers
+from gradskip_onnx.audit import ray_engine, workers
 from gradskip_onnx.audit.reading import Audit, read_audit
 from gradskip_onnx.audit.run import run_audit
 from gradskip_onnx.audit.settings import AuditSettings, CheckSettings
 from gradskip_onnx.audit.work import PartWork
 from gradskip_onnx.datasets import load
-from gradskip_onnx.errors import ModelError
+from gradskip_onnx.errors import InputError, MissingRuleError, ModelError, UnsupportedModelError
 from gradskip_onnx.methods import choose_method
 from tests.support.evaluation_data import PREPROCESS, model_bytes, pictures
 
@@ -106,6 +107,40 @@ def test_ray(model, photos, alone, tmp_path):
     found = run_audit(model, load(str(photos)), tmp_path, replace(SETTINGS, engine="ray"))
 
     assert rows_of(found) == rows_of(alone)
+
+
+def test_what_stops_an_audit_on_ray_is_said_as_without(model, photos, tmp_path, capfd):
+    """Not wrapped in what Ray says, and nothing of Ray on the terminal."""
+    pytest.importorskip("ray")
+    (tmp_path / "photos").mkdir()
+    for path in photos.glob("*.png"):
+        (tmp_path / "photos" / path.name).write_bytes(path.read_bytes())
+
+    with pytest.raises(InputError, match="no image has a label"):
+        run_audit(model, load(str(tmp_path / "photos")), tmp_path / "out",
+                  replace(SETTINGS, engine="ray", target="label"))  # fmt: skip
+    assert "UserCodeException" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("error", [InputError("a"), UnsupportedModelError("code", "b"), MissingRuleError("c")])
+def test_errors_go_from_process_to_process(error):
+    again = pickle.loads(pickle.dumps(error))
+
+    assert (type(again), str(again), again.exit_code) == (type(error), str(error), error.exit_code)
+    assert vars(again) == vars(error)
+
+
+def test_actors_that_are_lost_again_and_again(model, photos, tmp_path, monkeypatch):
+    """Ray would try for ever."""
+    pytest.importorskip("ray")
+
+    class Ending(ray_engine.PartMaker):  # defined here, so that it is sent to the actors
+        def __call__(self, _batch):
+            os._exit(1)
+
+    monkeypatch.setattr(ray_engine, "PartMaker", Ending)
+    with pytest.raises(ModelError, match=r"3 new attempts at a part .*use fewer --workers"):
+        run_audit(model, load(str(photos)), tmp_path, replace(SETTINGS, engine="ray"))
 
 
 def test_the_same_work_elsewhere(model, photos):

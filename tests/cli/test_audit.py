@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from gradskip_onnx.audit.reading import read_audit
 from tests.support.command_line import fails, run
@@ -77,6 +78,32 @@ def test_a_bad_image(place, tmp_path):
     assert "03.png: not an image" in result.stderr
 
 
+def test_labels_that_the_model_does_not_know_are_told(place, tmp_path):
+    """Else the report would say that there are no labels, and nobody would know why."""
+    folder = pictures(tmp_path / "photos", 3)
+    (folder / "labels.csv").write_text("file,label\n00.png,1\n01.png,unicorn\n02.png,griffin\n")
+    result = run("audit", place / "vit.onnx", folder, "-o", tmp_path / "out", *QUICK)
+
+    assert result.exit_code == 0, result.output
+    assert "warning: 2 labels of the dataset are unused" in result.stderr
+    assert "unicorn" in result.stderr
+
+
+def test_nobody_writes_between_the_report_and_the_manifest(place, tmp_path, monkeypatch):
+    """A second run at that moment would make the manifest one of files that it is about to replace."""
+    from gradskip_onnx.audit.place import open_place
+    from gradskip_onnx.errors import InputError
+    from gradskip_onnx.report import write
+
+    def intrude(*_: object) -> None:
+        with pytest.raises(InputError, match="in use by another run"), open_place(tmp_path / "out").held():
+            pass
+        raise InputError("seen")
+
+    monkeypatch.setattr(write, "write_report", intrude)
+    fails(audit(place, tmp_path / "out", "--limit", "4"), 2, "seen")
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -104,6 +131,28 @@ def test_privacy(place, tmp_path):
     written = b"".join(path.read_bytes() for path in sorted((tmp_path / "out").rglob("*")) if path.is_file())
     assert b"00.png" not in written
     assert b"photos" not in written
+
+
+def test_privacy_of_every_file(place, tmp_path):
+    """Names of images, masks and folders, also of those that fail, and those of regions: in no file, in no column."""
+    data = pictures(tmp_path / "patients", 4)
+    (data / "labels.csv").unlink()
+    for at, name in enumerate(("meier", "huber", "wagner", "bauer")):
+        (data / f"0{at}.png").rename(data / f"{name}.png")
+    (data / "huber.png").write_bytes(b"no image")
+    Image.new("L", (32, 32), 255).save(data / "lesion_of_meier.png")
+    Image.new("L", (8, 8), 255).save(data / "too_small.png")
+    rows = ("meier.png,1,lesion_of_meier.png", "huber.png,2,", "wagner.png,0,too_small.png", "bauer.png,1,absent.png")
+    (data / "ward7.csv").write_text("image,label,mask\n" + "\n".join(rows) + "\n")
+    result = run("audit", place / "vit.onnx", data / "ward7.csv", "-o", tmp_path / "out", *QUICK, "--privacy",
+                 "--region", f"logo=mask:{data / 'lesion_of_meier.png'}")  # fmt: skip
+
+    assert result.exit_code == 6, result.output
+    assert "1 explained, 3 failed" in result.stdout
+    found = read_audit(tmp_path / "out")
+    texts = [path.read_text() for path in (tmp_path / "out").glob("*.*") if path.suffix in (".json", ".html", ".md")]
+    for word in ("huber", "wagner", "bauer", "ward7", "patients", "too_small", "absent", str(tmp_path)):
+        assert word not in str(found.table.to_pylist()) + "".join(texts), word
 
 
 def test_a_list(place, tmp_path):

@@ -12,6 +12,7 @@ from onnx import numpy_helper
 import gradskip_onnx
 from gradskip_onnx.demo import demo_model
 from tests.support.command_line import fails, run
+from tests.support.evaluation_data import pictures
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("sklearn")
@@ -68,7 +69,7 @@ def test_a_model_with_other_weights_violates_the_policy(folder, disagreement):
     assert {one["rule"] for one in violations} == {"findings.spearman.min", "findings.flips.max"}
     assert "error: policy: flips is" in disagreement.stderr
     page = (folder / "other" / "comparison.html").read_text()
-    assert "The policy is not kept." in page
+    assert "</span>Fails</p>" in page
     assert page.count("data:image/jpeg") == 36  # twelve images, and both maps of each
 
 
@@ -117,6 +118,31 @@ def test_an_audit_against_a_model(folder, disagreement):
 
     assert result.exit_code == 0, result.output
     assert findings(folder / "mixed")["spearman"]["value"] == 1.0
+
+
+def test_a_private_audit_against_a_model_names_no_image(folder):
+    """The second side is private too: its images are found by the hashes of their names."""
+    result = run("audit", demo_model(), "planted:4", *QUICK, "--privacy", "-o", folder / "private")
+    assert result.exit_code == 0, result.output
+    result = run("compare", folder / "private", demo_model(), "planted:4", *QUICK, "-o", folder / "unnamed")
+
+    assert result.exit_code == 0, result.output
+    assert findings(folder / "unnamed")["spearman"] == {"value": 1.0, "low": 1.0, "high": 1.0, "count": 4}
+    written = b"".join(path.read_bytes() for path in sorted((folder / "unnamed").rglob("*")) if path.is_file())
+    assert b"scene/" not in written
+    result = run("compare", folder / "unnamed" / "b", folder / "same" / "a", "-o", folder / "half")
+    assert "4 explained by both, 4 not" in result.stdout
+    assert "scene/" not in (folder / "half" / "comparison.csv").read_text()
+
+
+def test_images_that_failed_have_an_exit_code(folder):
+    data = pictures(folder / "broken", 3)
+    (data / "01.png").write_bytes(b"no image")
+    result = run("compare", demo_model(), demo_model(), data, *QUICK, "-o", folder / "failed")
+
+    assert result.exit_code == 6, result.output
+    assert "images    2 explained by both, 1 not" in result.stdout
+    assert result.stderr.count("01.png: not an image") == 1
 
 
 def test_segmentation_explains_the_classes_of_the_first(folder):

@@ -19,13 +19,15 @@ from gradskip_onnx.audit.row import Row, map_facts
 from gradskip_onnx.comparison.compare import NAMES, compare, tail
 from gradskip_onnx.comparison.files import CSV, JSON, PAGE, PARQUET, write_comparison
 from gradskip_onnx.comparison.page import side_names
+from gradskip_onnx.comparison.summary import sentences, verdict
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.findings.found import Findings
 from gradskip_onnx.findings.policy import read_policy
-from gradskip_onnx.findings.violations import check
+from gradskip_onnx.findings.violations import Violation, check
 from gradskip_onnx.metrics.statistics import Interval
 from tests.findings.made_audits import anywhere, audit_of
 from tests.support.audit_data import failed_row, good_row, write_audit
+from tests.support.browser import DESKTOP, PHONE, opened
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("sklearn")
@@ -111,6 +113,46 @@ def test_an_audit_agrees_with_itself_exactly(pair):
         assert (overall.value, overall.low, overall.high) == (1.0, 1.0, 1.0)
 
 
+def test_equal_is_said_of_equal_bits_alone(tmp_path, pair):
+    """Maps that rank every place alike are not equal if their numbers differ."""
+    first = pair[0]
+    assert verdict(compare(first, first), None).text.endswith("Every answer and every map is the same.")
+    rng = np.random.default_rng(0)
+    rows = [good_row(at, 3, rng) for at in range(8)]
+    scaled = [replace(row, **map_facts(2 * row.map)) for row in rows if row.map is not None]
+    found = compare(write_audit(tmp_path / "a", rows=rows), write_audit(tmp_path / "b", rows=scaled))
+
+    assert overall_of(found.found, "spearman").value == 1.0
+    assert "Every answer and every map is the same" not in verdict(found, None).text
+    assert not any("number by number" in text for text in sentences(found, ("one", "two")))
+
+
+def test_the_summary_has_the_figures_of_the_findings(compared):
+    text = " ".join(sentences(compared, ("one", "two"))).replace("\xa0", " ")
+    flips, overlap = (overall_of(compared.found, name) for name in ("flips", "iou"))
+
+    assert "one and two were asked about 12 images." in text
+    assert f"two gives another class to {flips.value:.1%}".replace("%", " %") in text
+    assert f"overlap by {overlap.value:.1%}".replace("%", " %") in text
+
+
+def test_broken_rules_are_said_in_plain_words(compared):
+    rules = [
+        Violation("findings.flips.max", "flips", None, 2 / 12, 0.02, 0.48, 0.1, "as in the file"),
+        Violation("findings.flips.max", "flips", None, 2 / 12, 0.02, 0.48, 0.2, "as in the file"),
+        Violation("findings.spearman.min", "spearman", 0, 0.5, 0.2, 0.7, 0.9, "as in the file"),
+        Violation("findings.iou.min", "iou", None, None, None, None, 0.9, "iou: not measured"),
+    ]
+    broken = [text.replace("\xa0", " ") for text in verdict(compared, rules).broken]
+
+    assert broken == [
+        "Other answers, all images: 16.7 % (2.0 to 48.0 %); at most 10.0 % is allowed",
+        "Other answers, all images: 16.7 % (2.0 to 48.0 %); at most 20.0 % is allowed, for the whole interval",
+        "Rank correlation of the maps, cat: 0.500 (0.200 to 0.700); at least 0.900 is asked for",
+        "iou: not measured",
+    ]
+
+
 def test_pairs_are_found_by_name_and_failures_are_left_out(tmp_path):
     rng = np.random.default_rng(0)
     rows = [good_row(at, 3, rng) for at in range(6)]
@@ -188,20 +230,31 @@ def test_an_earlier_verdict_does_not_outlive_its_policy(written, compared):
     assert json.loads((written / JSON).read_text())["violations"] is None
 
 
-def test_the_page_runs_nothing_whatever_the_names_are(tmp_path):
+def hostile(folder: Path) -> str:
+    """Writes a comparison whose names try to run and to hide, and returns what one of them begins with."""
     rng = np.random.default_rng(0)
-    evil = '"><script>alert(1)</script>\u202e\x1b[31m'
+    evil = '"><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\u202e\x1b[31m'
     labels = (evil, "=cmd()", "dog")
     rows = [replace(good_row(at, 3, rng), image=f"{evil}{at}.png") for at in range(8)]
-    first = write_audit(tmp_path / "a", rows=rows, labels=labels, model={"file": evil, "sha256": "a" * 64})
+    first = write_audit(folder / "a", rows=rows, labels=labels, model={"file": evil, "sha256": "a" * 64})
     others = [replace(row, predicted=(row.predicted or 0) + 1 if row.predicted != 2 else 0) for row in rows]
-    second = write_audit(tmp_path / "b", rows=others, labels=labels, method=evil)
+    second = write_audit(folder / "b", rows=others, labels=labels, method=evil)
+    found, policy = compare(first, second), folder / "policy.toml"
+    policy.write_text('[findings.flips]\nmax = 0\nclasses = "every"\nimages = 1\n')
+    rules = read_policy(policy, NAMES, ("findings",))
+    write_comparison(
+        open_place(folder), found, side_names(first, second), policy=rules,
+        violations=check(rules, found.found, found.first), command=f"gradskip-onnx compare {evil}",
+    )  # fmt: skip
+    return evil
 
-    found = compare(first, second)
-    write_comparison(open_place(tmp_path), found, side_names(first, second), command=f"gradskip-onnx compare {evil}")
+
+def test_the_page_runs_nothing_whatever_the_names_are(tmp_path):
+    hostile(tmp_path)
 
     page = (tmp_path / PAGE).read_text()
     assert "<script" not in page
+    assert "<img src=x" not in page
     assert "\u202e" not in page
     assert "\x1b" not in page
     assert "⟨U+202E⟩" in page
@@ -209,3 +262,19 @@ def test_the_page_runs_nothing_whatever_the_names_are(tmp_path):
     assert "http://" not in page
     text = (tmp_path / CSV).read_text(encoding="utf-8")
     assert all(not row["image"].startswith("=") for row in csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_in_a_browser_nothing_is_asked_for_and_no_name_runs(tmp_path, size):
+    hostile(tmp_path)
+    with opened(tmp_path / PAGE, size) as view:
+        view.page.wait_for_timeout(200)
+
+        assert [url for url in view.requests if not url.startswith("data:")] == [(tmp_path / PAGE).as_uri()]
+        assert view.complaints == []
+        assert view.page.evaluate("window.hacked") is None
+        assert view.page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+        assert view.page.evaluate("[...document.images].every(image => image.alt)")
+        assert view.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert view.page.inner_text(".verdict .big").endswith("Fails")

@@ -14,7 +14,8 @@ from gradskip_onnx.audit.row import Row
 from gradskip_onnx.datasets import load
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.evidence.replay import Tolerances, compare, open_model, replay, sample_of
-from tests.evidence.conftest import COUNT, Case, audited
+from tests.evidence.conftest import BOXES, COUNT, Case, audited, with_boxes
+from tests.support.audit_data import write_audit
 from tests.support.models import Vit, vit
 
 SHAPE = (2, 3)
@@ -70,14 +71,23 @@ def test_a_sample_is_drawn_by_its_seed(case: Case):
     assert sample_of(audit, 99, 1) == list(audit.explained)
 
 
+def test_an_audit_that_explained_nothing_proves_nothing(tmp_path: Path):
+    with pytest.raises(InputError, match="none of its images was explained"):
+        sample_of(write_audit(tmp_path, 3, broken=(0, 1, 2), doubted=()), 2, 1)
+
+
 def row() -> tuple[dict[str, Any], Row]:
     """A recorded row and the same made again."""
     said: dict[str, Any] = {
         "position": 0,
         "image": "a.png",
         "image_sha256": "0" * 64,
+        "truth_sha256": "2" * 64,
+        "label": 1,
         "predicted": 1,
         "target": 1,
+        "check_erased": 0.2,
+        "check_random": 0.9,
         "check_passed": True,
     }
     return {**said, "logit": 4.0}, Row(**said, logit=4.0, map=np.ones(SHAPE, np.float32))
@@ -94,6 +104,9 @@ def row() -> tuple[dict[str, Any], Row]:
         ({"map": np.ones((3, 2), np.float32)}, "the map has shape (3, 2)"),
         ({"check_passed": False}, "check_passed is False"),
         ({"image_sha256": "1" * 64}, "image_sha256"),
+        ({"truth_sha256": None}, "truth_sha256 is None"),
+        ({"label": 3}, "label is 3, recorded 1"),
+        ({"logit": float("nan")}, "logit differs"),
     ],
 )
 def test_what_is_too_far_is_said(changed: dict[str, Any], words: str):
@@ -102,6 +115,25 @@ def test_what_is_too_far_is_said(changed: dict[str, Any], words: str):
 
     assert any(words in text for text in found.wrong), found.wrong
     assert found.check.state == "failed"
+
+
+def test_a_check_that_was_a_tie_may_end_the_other_way():
+    """Where erasing changes nothing, the last digit decides, which another processor rounds otherwise."""
+    said, made = row()
+    tie = {**said, "check_erased": 0.9999998, "check_random": 0.9999999}
+
+    assert compare(tie, np.ones(SHAPE, np.float32), replace(made, check_passed=False), Tolerances()).wrong == ()
+
+
+def test_boxes_that_were_changed_are_named(tmp_path: Path):
+    top = with_boxes(tmp_path)
+    (top.data / "list.csv").write_text(BOXES.replace("0 0 16 16", "0 0 16 17"))
+    audit = read_audit(top.folder)
+    explainer = open_model(str(top.model), audit.facts, threads=1)
+    found = [*replay(audit, explainer, load(str(top.data / "list.csv")), [0, 1])]
+
+    assert any("truth_sha256" in text for text in found[0].wrong)
+    assert found[1].wrong == ()
 
 
 def test_what_is_near_enough_is_well():

@@ -18,7 +18,8 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.evidence.hashes import START, next_link
 from gradskip_onnx.evidence.manifest import MANIFEST, read_manifest, sealed, write_manifest
 from gradskip_onnx.evidence.verify import Verification, Verified, verify
-from tests.evidence.conftest import COUNT, Case, audited
+from tests.evidence.conftest import BOXES, COUNT, Case, audited, with_boxes
+from tests.support.evaluation_data import pictures
 
 
 def checked(case: Case, *, sources: bool = True, **asked: Any) -> Verified:
@@ -84,6 +85,61 @@ def test_a_flipped_byte_of_an_image_is_named(case: Case):
     flip(case.data / "07.png", 8)
 
     assert failures(checked(case)) == ["image 07.png"]
+
+
+def test_a_flipped_byte_of_a_file_that_is_no_image_is_named(case: Case):
+    """It was not explained, and still it is evidence: the file that failed is the one that lies there."""
+    flip(case.data / "04.png")
+
+    assert failures(checked(case)) == ["image 04.png"]
+
+
+def test_boxes_and_masks_are_evidence(tmp_path: Path):
+    case = with_boxes(tmp_path)
+    data = str(case.data / "list.csv")
+    assert checked(case, sources=False, model=case.model, data=data).failed == ()
+
+    (case.data / "list.csv").write_text(BOXES.replace("0 0 16 16", "0 0 16 17"))
+    assert failures(checked(case, sources=False, data=data)) == ["boxes or masks of image 00.png"]
+
+    (case.data / "list.csv").write_text(BOXES)
+    Image.new("L", (32, 32), 255).save(case.data / "mask.png")
+    assert failures(checked(case, sources=False, data=data)) == ["boxes or masks of image 01.png"]
+
+
+def test_an_image_that_could_not_be_read_is_said_to_be_unknown(tmp_path: Path):
+    data = pictures(tmp_path / "data", 3)
+    (data / "01.png").unlink()
+    case = audited(tmp_path, data)
+    found = [(check.state, check.text) for check in checked(case).checks if check.what == "images"]
+
+    assert found == [("not checked", "1 could not be read then, so their hashes are not known"), ("ok", "2 of 3")]
+
+
+@pytest.mark.slow
+def test_wherever_a_byte_is_flipped_the_file_is_named(case: Case):
+    """Fifty places in each file of an audit, also where Parquet and JSON are no longer read."""
+    rng = np.random.default_rng(0)
+    for path in sorted(path for path in case.folder.rglob("*") if path.is_file() and path.name[0] != "."):
+        content, name = path.read_bytes(), path.relative_to(case.folder).as_posix()
+        for at in rng.integers(len(content), size=50).tolist():
+            changed = bytearray(content)
+            changed[at] ^= 1 << int(rng.integers(8))
+            path.write_bytes(bytes(changed))
+            assert name in failures(checked(case)), (name, at)
+        path.write_bytes(content)
+
+
+def test_what_else_was_changed_is_named_too(case: Case):
+    """Neither a changed audit.json nor a changed part keeps images of other parts from being checked."""
+    flip(case.folder / "audit.json")
+    flip(case.folder / "parts" / "part-00000.parquet")
+    flip(case.data / "07.png", 8)
+    found = checked(case)
+
+    assert [*dict.fromkeys(failures(found))] == ["audit.json", "parts/part-00000.parquet", "image 07.png"]
+    unchecked = [check.text for check in found.checks if check.state == "not checked"]
+    assert unchecked == ["4 are of parts that were changed, so their hashes are not known"]
 
 
 def test_another_image_in_place_of_one_is_named(case: Case):

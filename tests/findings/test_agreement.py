@@ -30,6 +30,15 @@ def test_two_opposite_maps_and_two_equal_ones(tmp_path):
     assert found.overall.value == pytest.approx(0.0)
 
 
+def test_a_class_of_two_widens_the_interval_no_more_than_it_can(tmp_path):
+    """The error of one pair is not known, but correlations lie within -1 and 1: it is 1 at most."""
+    maps, targets = [*in_corner(38), *anywhere(2)], [0] * 38 + [1] * 2
+    found = agreement(ROW, observed_of(tmp_path, maps, targets)).overall
+
+    assert found is not None
+    assert found.value - found.low == pytest.approx(1.96 * 2 / 40, rel=0.05)
+
+
 def test_it_is_the_mean_over_all_pairs(tmp_path):
     maps = [*anywhere(9), *in_corner(7)]
     targets = [0] * 9 + [1] * 7

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradskip_onnx.audit.private import hidden
 from gradskip_onnx.audit.row import Row
 from gradskip_onnx.errors import InputError
 from gradskip_onnx.findings.documents import encode_findings
@@ -174,6 +175,20 @@ def test_drift_on_the_same_images_is_paired(tmp_path):
     assert drift.overall.count == 30
     assert {index: one.count for index, one in drift.classes.items()} == {0: 10, 1: 10, 2: 10}
     assert drift_of(find(now, then), "agreement").overall.value == pytest.approx(0.0)
+
+
+def test_drift_from_a_private_audit_is_paired(tmp_path):
+    """An audit without names knows its images by the hashes of their names."""
+    rng = np.random.default_rng(0)
+    rows = [good_row(at, 3, rng) for at in range(30)]
+    private = [replace(row, image=hidden(row.image)) for row in rows]
+    then = write_audit(tmp_path / "then", rows=private, privacy=True)
+    now = write_audit(tmp_path / "now", rows=[more_on_border(row, 0.1) for row in rows])
+
+    for found, change in ((find(now, then), 0.1), (find(then, now), -0.1)):
+        drift = drift_of(found, "border")
+        assert drift.paired
+        assert drift.overall.value == pytest.approx(change)
 
 
 def test_drift_between_other_images_compares_means(tmp_path):

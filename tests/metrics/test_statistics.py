@@ -179,6 +179,14 @@ def test_missing_package_names_the_extra():
         extras.import_optional("no_such_package.stats")
 
 
+def test_what_a_package_itself_lacks_is_named(tmp_path, monkeypatch):
+    """An installed package that imports more than it asks for is not said to be missing."""
+    (tmp_path / "half_a_package.py").write_text("import no_such_dependency.part")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(GradskipError, match=r"^half_a_package needs no_such_dependency, which is not installed; run"):
+        extras.import_optional("half_a_package", "sign")
+
+
 def test_holm_by_hand():
     """Sorted: 0.005 x 4 = 0.02, 0.01 x 3 = 0.03, 0.03 x 2 = 0.06, 0.04 x 1 is below the one before, so 0.06."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])

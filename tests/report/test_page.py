@@ -137,7 +137,7 @@ def test_verdict_sentences_and_numbers(page: str, hostile: Audit):
     text = re.sub(r"\s+", " ", "".join(Tags(page).text)).replace("\xa0", " ")
 
     assert "Fails" in text
-    assert "border </script><script>window.hacked=1</script> is too high" in text
+    assert "Border </script><script>window.hacked=1</script> is too high" in text
     assert f"names the labelled class in {100 * overall.value:.1f} % ({100 * overall.low:.1f} to" in text
     assert "1 image could not be explained" in text
     assert "gradskip-onnx verify" in text
