@@ -183,7 +183,8 @@ function show(shown) {
   });
   byId("classes-title").textContent = unit === "probability" ? "What the model sees" : "Classes in the image";
   const runtime = `ONNX Runtime Web ${page.site.runtime.version}, ${page.engine}`;
-  byId("facts").textContent = `Method ${built.method} · ${page.seconds.toFixed(1)} s on this device · ${runtime}`;
+  byId("facts").textContent =
+    `Method ${built.method} · ${page.seconds < 0.1 ? "under 0.1" : page.seconds.toFixed(1)} s on this device · ${runtime}`;
   repaint();
   announce(`Explained: ${shown.map(nameOf).join(" beside ")}.`);
 }
