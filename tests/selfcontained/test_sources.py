@@ -23,8 +23,8 @@ from tests.support.built_files import build_into, domains, run, session_of
 pytestmark = pytest.mark.slow
 
 KINDS = ("dynamic", "QDQ", "QOperator", "float16", "float16 inside")
-# Of the largest value. Numbers of 8 bits flip to the next where a sum is rounded otherwise; float16 has 11 bits.
-BOUNDS = {"dynamic": 1e-2, "QDQ": 1e-5, "QOperator": 1e-5, "float16": 1e-2, "float16 inside": 1e-2}
+# Of the largest value: a dynamic scale flips numbers of 8 bits where a sum is rounded otherwise; float16 has 11 bits.
+BOUNDS = {"dynamic": 1e-2, "QDQ": 1e-5, "QOperator": 1e-5, "float16": 2e-3, "float16 inside": 2e-3}
 
 
 def images(count: int) -> Array:
@@ -49,13 +49,30 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, plain = tmp_path_factory.mktemp("sources"), onnx.load(demo_model())
     found = {kind: folder / f"{kind}.onnx" for kind in KINDS}
     weights: dict[str, Any] = {"weight_type": QuantType.QInt8, "reduce_range": True}
+    calibrated = weights | {"activation_type": QuantType.QUInt8}  # has integer kernels in any session
     quantize_dynamic(demo_model(), found["dynamic"], **weights)
     for kind in ("QDQ", "QOperator"):
         reader = Images(plain.graph.input[0].name)
-        quantize_static(demo_model(), found[kind], reader, quant_format=QuantFormat[kind], **weights)
+        quantize_static(demo_model(), found[kind], reader, quant_format=QuantFormat[kind], **calibrated)
     for kind in ("float16", "float16 inside"):
         onnx.save(convert_float_to_float16(onnx.load(demo_model()), keep_io_types="inside" in kind), found[kind])
     return found
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "QDQ", "QOperator"])
+def test_several_classes_of_a_quantised_file(kind: str, files: dict[str, Path], tmp_path: Path):
+    """A loop in a body: what it reads of the integers is its own."""
+    explainer = gradskip_onnx.load(files[kind], "cpu", threads=1, cache=False)
+    one, several = (
+        session_of(build_into(tmp_path, explainer, BuildSettings(choose_method("rollout"), top=count, switch=switch)))
+        for count, switch in ((0, False), (2, True))
+    )
+    image = images(1)
+    found, expected = run(several, image), [run(one, image, target=np.array([rank])) for rank in (-1, -2)]
+    for at, single in enumerate(expected):
+        assert found["explained"][0, at] == single["explained"][0]
+        largest = np.abs(single["relevance"][0]).max()
+        assert np.abs(found["relevance"][0, at] - single["relevance"][0]).max() <= BOUNDS[kind] * largest
 
 
 @pytest.mark.parametrize("method", ["gradskip+", "gradskip", "rollout"])
@@ -76,9 +93,8 @@ def test_outputs_and_map_are_those_of_the_source(kind: str, method: str, files: 
         assert found["explained"] == expected.target.index
         assert found["relevance"].dtype == np.float32
         assert np.abs(found[explainer.architecture.logits] - logits).max() <= BOUNDS[kind] * np.abs(logits).max()
-        print("DIFF", kind, method, np.abs(found["relevance"][0] - expected.map).max()/np.abs(expected.map).max(), np.abs(found[explainer.architecture.logits] - logits).max()/ np.abs(logits).max(), path.stat().st_size/files[kind].stat().st_size)
         assert np.abs(found["relevance"][0] - expected.map).max() <= BOUNDS[kind] * np.abs(expected.map).max()
     assert domains(built.graph) == {""}
     versions = {entry.domain: entry.version for entry in source.opset_import}
     assert [entry.version for entry in built.opset_import] == [versions[""]]
-    assert path.stat().st_size < 1.3 * files[kind].stat().st_size
+    assert path.stat().st_size < files[kind].stat().st_size + 250_000  # graphs; there are no weights among them

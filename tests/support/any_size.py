@@ -21,18 +21,10 @@ def segformer_of_any_size() -> bytes:
         for parameter in model.parameters():  # as they are made the scores of all classes are nearly equal
             parameter.mul_(3.0) if parameter.ndim > 1 else parameter.add_(0.1 * torch.randn_like(parameter))
 
-    class Logits(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, pixel_values):
-            return self.model(pixel_values).logits
-
     written = io.BytesIO()
     any_size = {0: "batch", 2: "height", 3: "width"}
     torch.onnx.export(
-        Logits(), (torch.zeros(1, 3, 64, 96),), written, opset_version=17, dynamo=False,
+        model, (torch.zeros(1, 3, 64, 96),), written, opset_version=17, dynamo=False,
         input_names=["pixel_values"], output_names=["logits"],
         dynamic_axes={"pixel_values": any_size, "logits": any_size},
     )  # fmt: skip
