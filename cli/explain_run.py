@@ -62,7 +62,8 @@ class Run:
         explainer = load_explainer(self.file, self.flags, len(self.jobs), fitted=True)
         check(explainer, self.request)
         report_model(self.terminal, explainer)
-        report_options(self.terminal, explainer.settled(self.request.question.method))
+        settled, built = explainer.settled(self.request.question.method), explainer.model.facts.metadata.built
+        report_options(self.terminal, settled, built)
         return explainer
 
     def _explain(self, explainer: Explainer, jobs: Sequence[Job], record: RunRecord | None) -> int:

@@ -13,9 +13,11 @@ from gradskip_onnx.errors import GradskipError, printable
 from gradskip_onnx.explanation.document import FORMAT
 from gradskip_onnx.explanation.files import Written
 from gradskip_onnx.images.classes import Candidate
+from gradskip_onnx.model_file.metadata import Built
 from gradskip_onnx.output.wording import named
 from gradskip_onnx.pipeline.batch import Outcome
 from gradskip_onnx.pipeline.built_in import SOURCE as BUILT_IN
+from gradskip_onnx.pipeline.built_in import altered
 from gradskip_onnx.pipeline.jobs import Job
 
 from .console import Terminal
@@ -51,9 +53,11 @@ def report_model(terminal: Terminal, explainer: Explainer) -> None:
     terminal.warn(explainer.warnings)
 
 
-def report_options(terminal: Terminal, method: MethodChoice) -> None:
+def report_options(terminal: Terminal, method: MethodChoice, built: Built | None) -> None:
     """Print where options come from that were not typed; nothing if they are the defaults of the method."""
-    if method.source == BUILT_IN:
+    if method.source == BUILT_IN and built is not None and (how := altered(built)):
+        terminal.print(f"method    {method.label}, computed anew: the map in the file is {how}")
+    elif method.source == BUILT_IN:
         terminal.print(f"method    {method.label}, built into the file")
     elif method.source:
         terminal.print(f"options   from {method.source}: {method.label}")

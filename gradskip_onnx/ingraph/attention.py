@@ -92,26 +92,24 @@ class Attending:
         )
 
 
-def every_token(traced: Traced, block: Block) -> Attending:
-    """The attention of a block with its special tokens."""
+def every_token(traced: Traced, block: Block, after: Sym) -> Attending:
+    """The attention of a block with its special tokens; a large one is made when `after` is known."""
     count = block.grid.patches + len(block.special)
     members = np.array(block.windows) if block.windows else None
-    return Attending(block, traced.attention(block), count, _single(block, members))
+    return Attending(block, traced.attention(block, after), count, _single(block, members))
 
 
-def patches_alone(traced: Traced, block: Block) -> Attending:
-    """The attention of a block without its special tokens and padding."""
-    attention, count = traced.attention(block), block.grid.patches
+def patches_alone(traced: Traced, block: Block, after: Sym) -> Attending:
+    """The attention of a block without special tokens and padding; a large one is made when `after` is known."""
+    attention, count = traced.attention(block, after), block.grid.patches
     if block.windows:
         # token -> patch, -1 for a special token; the last entry is that of padding, which is token -1
         patch_of = np.full(count + len(block.special) + 1, -1)
         patch_of[np.delete(np.arange(len(patch_of) - 1), block.special)] = np.arange(count)
         found = Attending(block, attention, count, _single(block, patch_of[np.array(block.windows)]))
         return replace(found, attention=found.masked(attention))
-    attention = drop(attention, block.special, axis=2)
-    if block.reduction == 1:
-        attention = drop(attention, block.special, axis=3)
-    return Attending(block, attention, count)
+    axes = (2, 3) if block.reduction == 1 else (2,)
+    return Attending(block, drop(attention, block.special, *axes), count)
 
 
 def _single(block: Block, members: Array | None) -> Array | None:

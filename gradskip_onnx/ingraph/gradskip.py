@@ -43,7 +43,7 @@ def gradskip(traced: Traced, options: GradSkipOptions) -> Sym:
             R = walk.enter(at - 1, R)
     last = traced.architecture.blocks[max(stop, walk.lowest)]
     if R.dims[1] != last.grid.patches:
-        patches = drop(R, last.special, axis=1)
+        patches = drop(R, last.special, 1)
         R = patches / no_zero(patches.sum([1]))
     return R.reshape((R.dims[0], *last.grid))
 
@@ -171,7 +171,7 @@ class _Walk:
     def through_attention(self, at: int, R: Sym) -> Sym:
         """W^T R with W_ij = (sum_q omega_q A_qij) |G_i| |T_j|, rows divided by their sums; a row of zeros keeps R."""
         options, sizes = self.options, self.sizes(at)
-        attending = self.attending(at)
+        attending = self.attending(at, R)
         at_patches = _norms(self.gradient(at, "tokens_in")) if options.flow == "input" else sizes.G
         mixed = _mixed(attending, head_weights(attending, at_patches, options))
         columns = sizes.T * sizes.G if options.weight == "key" else sizes.T
@@ -183,8 +183,8 @@ class _Walk:
         spread = attending.from_keys(mixed.mT @ shares)
         return columns * spread + attending.from_queries(zero.cast(R.dtype)) * R
 
-    def attending(self, at: int) -> Attending:
-        found = patches_alone(self.traced, self.blocks[at])
+    def attending(self, at: int, R: Sym) -> Attending:
+        found = patches_alone(self.traced, self.blocks[at], R)
         if not self.options.renorm_rows:
             return found
         return replace(found, attention=found.attention / no_zero(found.attention.sum([-1])))

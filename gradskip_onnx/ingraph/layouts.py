@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gradskip_onnx.autodiff.sym import Sym
 from gradskip_onnx.graph.layouts import CANONICAL, axes_of
@@ -33,15 +33,28 @@ def _product(rows: int | None, columns: int | None) -> int | None:
     return None if rows is None or columns is None else rows * columns
 
 
-def drop(x: Sym, special: tuple[int, ...], axis: int) -> Sym:
-    """`x` without the special tokens: a slice if they are all at one end of the axis."""
-    size, count = x.dims[axis] or 0, len(special)
+def drop(x: Sym, special: tuple[int, ...], *axes: int) -> Sym:
+    """`x` without the special tokens: one slice for all axes if these are at one end, which copies `x` once."""
     if not special:
         return x
+    sizes, count = [x.dims[axis] or 0 for axis in axes], len(special)
     if special == tuple(range(count)):
-        return x.cut(axis, count, size)
-    if special == tuple(range(size - count, size)):
-        return x.cut(axis, 0, size - count)
-    kept = [place for place in range(size) if place not in special]
-    dims: Dims = (*x.dims[:axis], len(kept), *x.dims[axis + 1 :])
-    return x.emit.op("Gather", x, x.emit.ints(kept), dims=dims, axis=axis)
+        return _slice(x, axes, [count] * len(axes), sizes)
+    if all(special == tuple(range(size - count, size)) for size in sizes):
+        return _slice(x, axes, [0] * len(axes), [size - count for size in sizes])
+    for axis, size in zip(axes, sizes, strict=True):
+        kept = [place for place in range(size) if place not in special]
+        dims = _along(x.dims, {axis: len(kept)})
+        x = x.emit.op("Gather", x, x.emit.ints(kept), dims=dims, axis=axis)
+    return x
+
+
+def _slice(x: Sym, axes: Sequence[int], starts: Sequence[int], stops: Sequence[int]) -> Sym:
+    ints = x.emit.ints
+    dims = _along(x.dims, {axis: stop - start for axis, start, stop in zip(axes, starts, stops, strict=True)})
+    return x.emit.op("Slice", x, ints(starts), ints(stops), ints(axes), dims=dims)
+
+
+def _along(dims: Dims, sizes: Mapping[int, int]) -> Dims:
+    """`dims` with other sizes along some axes."""
+    return tuple(sizes.get(axis, size) for axis, size in enumerate(dims))

@@ -31,13 +31,13 @@ def rollout(traced: Traced, options: RolloutOptions) -> Sym:
     blocks, stop = traced.architecture.blocks, first_block(options.start, traced.architecture)
     row = _start(traced, blocks[-1])
     for at in range(len(blocks) - 1, stop - 1, -1):
-        attending = every_token(traced, blocks[at])
+        attending = every_token(traced, blocks[at], row)
         mixed = attending.masked(FUSIONS[options.heads](attending.attention))
         shared = attending.at_queries(row) / (mixed.sum([-1]) + 1)
         row = attending.from_queries(shared) + attending.from_keys(mixed.mT @ shared)
         if at > stop:
             row = _to_block_before(row, blocks[at], blocks[at - 1])
-    patches = drop(row, blocks[stop].special, axis=1)
+    patches = drop(row, blocks[stop].special, 1)
     return patches.reshape((patches.dims[0], *blocks[stop].grid))
 
 
@@ -73,7 +73,7 @@ def _to_block_before(row: Sym, block: Block, before: Block) -> Sym:
     if not before.grid.covers(block.grid):
         where = f"block {block.index}: tokens go from {before.grid} to {block.grid}"
         raise UnsupportedModelError("grid-mismatch", f"{where}, a later stage must be coarser; use another method")
-    patches = drop(row, block.special, axis=1).reshape((row.dims[0], *block.grid))
+    patches = drop(row, block.special, 1).reshape((row.dims[0], *block.grid))
     fine = spread_cells(patches, before.grid)
     return _with_special(fine.reshape((row.dims[0], before.grid.patches)), before.special)
 

@@ -12,6 +12,7 @@ from gradskip_onnx.autodiff.sym import Sym
 from gradskip_onnx.types import Architecture, Block, Plan
 
 from .layouts import arrange, drop
+from .made import made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,11 +60,11 @@ class Traced:
 
     def tokens(self, block: Block, tensor: str) -> Sym:
         """A field of a block (tokens_in, tokens_out, branch or normed) at the patches, (B, n, d)."""
-        return drop(self.every_token(block, tensor), block.special, axis=1)
+        return drop(self.every_token(block, tensor), block.special, 1)
 
     def gradient(self, block: Block, tensor: str) -> Sym:
         """The gradient of the score at `tokens`, (B, n, d)."""
-        return drop(self.every_gradient(block, tensor), block.special, axis=1)
+        return drop(self.every_gradient(block, tensor), block.special, 1)
 
     def every_token(self, block: Block, tensor: str) -> Sym:
         """`tokens` with special tokens, (B, N, d)."""
@@ -73,11 +74,16 @@ class Traced:
         """`gradient` with special tokens, (B, N, d)."""
         return self._tokens(self.plan.gradients[getattr(block, tensor)], block, tensor)
 
-    def attention(self, block: Block) -> Sym:
-        """The attention of a block, (B, heads, [windows,] queries, keys), with special tokens and padding."""
+    def attention(self, block: Block, after: Sym) -> Sym:
+        """The attention of a block, (B, heads, [windows,] queries, keys), with special tokens and padding.
+
+        One that the plan has a maker of is made anew when `after` is known, so that it is not held until then.
+        """
         sizes = {"h": block.heads, "w": len(block.windows)}
         name = self.plan.values[block.attention]
-        return arrange(self.emit.sym(name), block.attention_layout, sizes).cast(np.float32)
+        maker = self.plan.makers.get(name)
+        shown = self.emit.sym(name) if maker is None else made(self.emit, name, maker, after)
+        return arrange(shown, block.attention_layout, sizes).cast(np.float32)
 
     def _image(self, name: str) -> Sym:
         return arrange(self.emit.sym(name), self.architecture.input_layout, {}).cast(np.float32)

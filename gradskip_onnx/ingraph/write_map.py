@@ -19,6 +19,7 @@ from gradskip_onnx.surgeon.node_writer import PREFIX
 from gradskip_onnx.surgeon.sorting import sort_nodes
 from gradskip_onnx.types import Dims, Instrumented, TensorFact
 
+from .made import inputs_of, model_of
 from .table import INGRAPH
 from .traced import Traced
 from .view import View, show
@@ -56,10 +57,13 @@ def write_map(plan: Instrumented, reading: Reading, opset: int, choice: MethodCh
 
 
 def shown_facts(plan: Instrumented, reading: Reading) -> dict[str, TensorFact]:
-    """Shapes and types of what a plan shows: a gradient has the shape of its tensor."""
+    """Shapes and types of what a plan shows, and of what makers read: a gradient has the shape of its tensor."""
     architecture = reading.architecture
-    types = {output.name: numpy_type(output.type.tensor_type.elem_type) for output in plan.model.graph.output}
-    facts = {name: reading.facts[name] for name in (architecture.input, architecture.logits)}
+    models = [model_of(maker) for maker in plan.makers.values()]
+    outputs = [output for model in (plan.model, *models) for output in model.graph.output]
+    types = {output.name: numpy_type(output.type.tensor_type.elem_type) for output in outputs}
+    facts = {name: fact for model in models for name, fact in inputs_of(model).items()}
+    facts |= {name: reading.facts[name] for name in (architecture.input, architecture.logits)}
     scores = facts[architecture.logits].dims
     if plan.target_output is not None:
         facts[plan.target_output] = TensorFact(scores[:1], np.dtype(np.int64))

@@ -46,8 +46,23 @@ def recompute_large(
     for tensor, readers, nodes in found:
         gate = _first_late_input(readers, late, early, order)
         if gate is not None:
-            _replace(tensor, readers, _copy(write, nodes, _zero(write, gate), facts))
+            _replace(tensor, readers, copy_late(write, nodes, gate, facts))
     return True
+
+
+def copy_late(write: NodeWriter, nodes: Sequence[Any], gate: Any, facts: Mapping[str, TensorFact]) -> Any:
+    """Append copies of the nodes that wait for `gate`: what they read is delayed; returns the last output."""
+    zero, inside = _zero(write, gate), {tensor.name for node in nodes for tensor in node.outputs}
+    new: dict[str, Any] = {}
+    for node in nodes:
+        for tensor in activations(node):
+            if tensor.name not in new and tensor.name not in inside:
+                new[tensor.name] = _delayed(write, tensor, zero, facts)
+        outputs = [write.variable(node.op, tensor.dtype, tensor.shape) for tensor in node.outputs]
+        new |= {tensor.name: output for tensor, output in zip(node.outputs, outputs, strict=True)}
+        inputs = [new.get(tensor.name, tensor) for tensor in node.inputs]
+        write.append(node.op, inputs, outputs, node.attrs, node.domain)
+    return new[nodes[-1].outputs[0].name]
 
 
 def _late_tensors(graph: gs.Graph, early: set[int]) -> set[str]:
@@ -86,21 +101,6 @@ def _zero(write: NodeWriter, gate: Any) -> Any:
     bounds = [write.constant(0, kind) for _ in range(2)]
     write.append("Clip", [first, *bounds], [zero], {})
     return zero
-
-
-def _copy(write: NodeWriter, nodes: Sequence[Any], zero: Any, facts: Mapping[str, TensorFact]) -> Any:
-    """Append copies of the nodes that read delayed copies of their inputs; returns the last output."""
-    new: dict[str, Any] = {}
-    inside = {tensor.name for node in nodes for tensor in node.outputs}
-    for node in nodes:
-        for tensor in activations(node):
-            if tensor.name not in new and tensor.name not in inside:
-                new[tensor.name] = _delayed(write, tensor, zero, facts)
-        outputs = [write.variable(node.op, tensor.dtype, tensor.shape) for tensor in node.outputs]
-        new |= {tensor.name: output for tensor, output in zip(node.outputs, outputs, strict=True)}
-        inputs = [new.get(tensor.name, tensor) for tensor in node.inputs]
-        write.append(node.op, inputs, outputs, node.attrs, node.domain)
-    return new[nodes[-1].outputs[0].name]
 
 
 def _delayed(write: NodeWriter, tensor: Any, zero: Any, facts: Mapping[str, TensorFact]) -> Any:

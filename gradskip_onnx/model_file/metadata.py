@@ -32,6 +32,7 @@ class Built:
     preprocessing: str  # outside or inside
     inputs: Mapping[str, str | None]
     outputs: Mapping[str, str]
+    large: bool = False  # whether the file computes large attentions again: it is for one image at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,11 @@ def _built(document: dict[str, Any]) -> Built | None:
     entry = document.get("built")
     if entry is None:
         return None
-    found = {field.name: entry.get(field.name) for field in fields(Built)}
+    found = {field.name: entry.get(field.name, field.default) for field in fields(Built)}
     texts = ("method", "score", "source", "source_sha256", "map", "precision", "preprocessing")
     names = {**dict(found["inputs"]), **dict(found["outputs"])}
     kinds: list[tuple[type, Any]] = [(str, found[name]) for name in texts] + [
-        (bool, found[name]) for name in ("smoothed", "normalised")
+        (bool, found[name]) for name in ("smoothed", "normalised", "large")
     ]
     kinds += [(int, found["top"]), *((str, name) for name in names.values() if name is not None)]
     options = dict(found["options"])
@@ -99,9 +100,17 @@ def as_before_building(source: Source) -> Source:
     """A built file with the nodes of the model in it as they were; any other file as it is."""
     if read_metadata(source).forward_outputs is None:
         return source
-    from .original_nodes import own_input, put_back  # needs onnx, which reading the cache does without
+    from .original_nodes import put_back  # needs onnx, which reading the cache does without
 
-    document = read_description(source) or {}
-    kept, port = document.get("original_nodes"), document.get("original_input")
-    model = source.model if port is None else own_input(source.model, port, source.name)
-    return replace(source, model=model if kept is None else put_back(model, kept, source.name))
+    found, kept = taking_prepared_images(source), (read_description(source) or {}).get("original_nodes")
+    return found if kept is None else replace(found, model=put_back(found.model, kept, source.name))
+
+
+def taking_prepared_images(source: Source) -> Source:
+    """A built file without the nodes that prepare images; any other file as it is."""
+    port = (read_description(source) or {}).get("original_input")
+    if port is None:
+        return source
+    from .original_nodes import own_input
+
+    return replace(source, model=own_input(source.model, port, source.name))

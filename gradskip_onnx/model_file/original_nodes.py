@@ -59,10 +59,13 @@ def own_input(model: onnx.ModelProto, text: Any, name: str) -> onnx.ModelProto:
     port, found = _parsed(onnx.ValueInfoProto(), text, name), onnx.ModelProto()
     found.CopyFrom(model)
     defaults = {tensor.name for tensor in found.graph.initializer}
-    kept = onnx.GraphProto(
-        node=[node for node in found.graph.node if port.name not in node.output],
-        input=[port, *(entry for entry in found.graph.input if entry.name in defaults)],
-    )
+    pixels = {entry.name for entry in found.graph.input} - defaults
+    kept = onnx.GraphProto(input=[port, *(entry for entry in found.graph.input if entry.name in defaults)])
+    for node in found.graph.node:
+        if pixels.isdisjoint(node.input):
+            kept.node.append(node)
+        else:
+            pixels.update(set(node.output) - {port.name})
     found.graph.ClearField("node")
     found.graph.ClearField("input")
     found.graph.node.extend(kept.node)

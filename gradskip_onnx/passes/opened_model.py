@@ -17,6 +17,7 @@ from gradskip_onnx.cache.model_cache import CachedPlan, ModelCache, ModelFacts, 
 from gradskip_onnx.errors import InputError, ModelError, UnsupportedModelError
 from gradskip_onnx.instrument.pass_request import PassRequest
 from gradskip_onnx.limits import THREADS
+from gradskip_onnx.model_file.metadata import taking_prepared_images
 from gradskip_onnx.model_file.opening import ModelFile, digest_of
 from gradskip_onnx.runtime.session import CPU, Session, import_runtime, open_bytes, open_session, provider_for
 from gradskip_onnx.types import Architecture, Array, Plan, Source, TensorFact, Trace
@@ -157,8 +158,14 @@ class OpenedModel:
         return self._session(partial(open_bytes, bytes(self._file.data), (), self.folder))
 
     def file_session(self) -> Session:
-        """The session of the file as it is, opened once."""
+        """The session of the file as it is, opened once; of one that prepares images itself, without these nodes."""
+        built = self.facts.metadata.built
         with self._lock:
+            if self._as_is is None and built is not None and built.preprocessing == "inside":
+                from gradskip_onnx.graph.read.load import load
+
+                model = taking_prepared_images(load(self._file)).model
+                self._as_is = self._session(partial(open_session, model, self.folder))
             if self._as_is is None:
                 self._as_is = self.open_file()
             return self._as_is

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from gradskip_onnx.tasks import Task, task_of
 from gradskip_onnx.types import AUTOMATIC, Architecture, Array, Plan, Trace, read_only
 
 from .made_arrays import MadeArrays, make
+
+Asked = TypeVar("Asked")  # what is asked about an image: a class, or several
 
 
 def run_plan(
@@ -121,8 +124,8 @@ def _layouts(architecture: Architecture) -> dict[str, str]:
 
 
 def whole_batches(
-    images: Array, targets: Sequence[int | None], regions: Sequence[Array] | None, size: int | None
-) -> Iterator[tuple[Array, list[int | None], list[Array] | None]]:
+    images: Array, targets: Sequence[Asked], regions: Sequence[Array] | None, size: int | None
+) -> Iterator[tuple[Array, list[Asked], list[Array] | None]]:
     """Batches of images, targets and regions, of `size` if it is given; the last is filled up with its last image."""
     step = size or len(images)
     for start in range(0, len(images), step):

@@ -42,9 +42,17 @@ def _inside(built: Built) -> MethodChoice | None:
 
 
 def answers(built: Built, method: MethodChoice, question: Question) -> bool:
-    """Whether what was built in is what is asked for, as scores that were neither smoothed nor normalised."""
-    plain = not (built.smoothed or built.normalised or built.top) and built.preprocessing == "outside"
-    return plain and method == _inside(built) and (method.own_score or question.score == built.score)
+    """Whether what was built in is what is asked for."""
+    same = method == _inside(built) and (method.own_score or question.score == built.score)
+    return same and not altered(built)
+
+
+def altered(built: Built) -> str:
+    """How the map of a file differs from the scores of its method; empty: not at all.
+
+    What is drawn and measured follows from scores with their sign and their sum.
+    """
+    return " and ".join(word for word in ("smoothed", "normalised") if getattr(built, word))
 
 
 def run_built(
@@ -60,15 +68,21 @@ def run_built(
         raise ModelError(
             f"{model.name} says it gives {sorted(missing)[0]!r}, which is none of its outputs; build it anew"
         )
-    values, found = np.stack([image.values for image in images]).astype(model.image.dtype), []
-    for part, classes, pixels in whole_batches(values, targets, regions, model.image.dims[0]):
-        feeds = {str(built.inputs["image"]): as_fed(part, model.architecture.input_layout)}
-        chosen = [AUTOMATIC if target is None else target for target in classes]
-        feeds[str(built.inputs["target"])] = np.array(chosen, np.int64)
+    rows, found = _rows(images, max(built.top, 1)), []
+    first = [row[0] for row in rows]
+    values = np.stack([images[at].values for at in first]).astype(model.image.dtype)
+    weights = None if regions is None else [regions[at] for at in first]
+    size = model.image.dims[0] or (1 if built.large else None)
+    fed = model.architecture.input if built.preprocessing == "inside" else str(built.inputs["image"])
+    for part, asked, pixels in whole_batches(values, rows, weights, size):
+        feeds = {fed: as_fed(part, model.architecture.input_layout)}
+        feeds[str(built.inputs["target"])] = _classes(asked, targets, built.top)
         if pixels is not None:
             feeds[str(built.inputs["region"])] = np.stack(pixels).astype(np.float32)
         outputs = session.run(names, feeds)
-        found += list(zip(*(outputs[name] for name in names), strict=True))
+        for row, logits, scores, explained in zip(asked, *(outputs[name] for name in names), strict=True):
+            several = zip(scores, explained, strict=True) if built.top else [(scores, explained)]
+            found += [(logits, *one) for one, _ in zip(several, row, strict=False)]
     model.require_unchanged()
     timings = {"open": opened - began, "run": (time.perf_counter() - opened) / len(images)}
     for image, (logits, scores, explained) in zip(images, found, strict=False):
@@ -78,3 +92,22 @@ def run_built(
         checks = {"sum": float(scores.sum(dtype=np.float64))}
         relevance = Relevance(read_only(scores), method.row.name, method.settings, checks, notes=(NOTE,))
         yield Propagated(image, trace, relevance, session, time.perf_counter(), timings)
+
+
+def _rows(images: Sequence[Prepared], most: int) -> list[list[int]]:
+    """Places in `images` that one row of a run answers: those of one image, at most as many as the file has classes."""
+    rows: list[list[int]] = []
+    for at, image in enumerate(images):
+        if rows and len(rows[-1]) < most and images[rows[-1][0]] is image:
+            rows[-1].append(at)
+        else:
+            rows.append([at])
+    return rows
+
+
+def _classes(rows: Sequence[Sequence[int]], targets: Sequence[int | None], top: int) -> Array:
+    """The classes of some rows, (B,) or (B, K); a row that asks for fewer than K ends with its last one again."""
+    asked = [[AUTOMATIC if (target := targets[at]) is None else target for at in row] for row in rows]
+    if not top:
+        return np.array([row[0] for row in asked], np.int64)
+    return np.array([row + row[-1:] * (top - len(row)) for row in asked], np.int64)

@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 
 from gradskip_onnx.surgeon.node_writer import PREFIX
 
+MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather", "Expand", "MaxPool"})
 SWITCH = "explain"  # bool input, default true; false: only the forward pass is computed
 
 
@@ -25,6 +26,7 @@ def put_behind_switch(graph: onnx.GraphProto, outputs: Mapping[str, str], switch
     inner = _needed_only_for(graph, set(outputs))
     inside = {node.name for node in inner}
     outer = [node for node in graph.node if node.name not in inside]
+    inner = _with_own_moves(inner, outer, "switch")
     types = {output.name: output.type.tensor_type for output in graph.output}
     then = helper.make_graph(inner, f"{PREFIX}backward", [], [_info(name, types[name].elem_type) for name in outputs])
     blanks = []
@@ -56,11 +58,12 @@ def repeat_for_classes(graph: onnx.GraphProto, outputs: Sequence[str], target: s
     """
     inner = _following(graph, target)
     inside = {node.name for node in inner}
+    outer = [node for node in graph.node if node.name not in inside]
     number, going, one = (f"{PREFIX}class/{word}" for word in ("number", "going", "target"))
     body = helper.make_graph(
         [
             helper.make_node("Gather", [target, number], [one], name=f"{one}/of", axis=1),
-            *(_reading(node, {target: one}) for node in inner),
+            *(_reading(node, {target: one}) for node in _with_own_moves(inner, outer, "class")),
             helper.make_node("Identity", [going], [f"{going}/on"], name=f"{going}/same"),
         ],
         f"{PREFIX}one class",
@@ -72,8 +75,7 @@ def repeat_for_classes(graph: onnx.GraphProto, outputs: Sequence[str], target: s
     )
     times = numpy_helper.from_array(np.array(count, np.int64), f"{PREFIX}classes")
     stacked = [f"{name}/classes" for name in outputs]
-    nodes = [node for node in graph.node if node.name not in inside]
-    nodes.append(helper.make_node("Loop", [times.name, ""], stacked, name=f"{PREFIX}each class", body=body))
+    nodes = [*outer, helper.make_node("Loop", [times.name, ""], stacked, name=f"{PREFIX}each class", body=body)]
     names = {name: f"{name}/by image" for name in outputs}
     for info, stack in zip(list(body.output)[1:], stacked, strict=True):
         dims = info.type.tensor_type.shape.dim
@@ -100,11 +102,56 @@ def _following(graph: onnx.GraphProto, start: str) -> list[onnx.NodeProto]:
     return found
 
 
+def _with_own_moves(
+    inner: Sequence[onnx.NodeProto], outer: Sequence[onnx.NodeProto], where: str
+) -> list[onnx.NodeProto]:
+    """The nodes of a body, with copies of those outside that only move dequantised values which it reads.
+
+    ONNX Runtime 1.31 lets integers pass such a node, and takes every reader of its result for an input of a node. A
+    body is none, and the process ends.
+    """
+    makers = {output: node for node in outer for output in node.output}
+    names: dict[str, str] = {}
+    copies: list[onnx.NodeProto] = []
+
+    def own(name: str) -> str:
+        """The name of a copy of the tensor, where it needs one."""
+        node = makers.get(name)
+        if name in names or node is None or node.op_type not in MOVES or not _dequantised(node, makers):
+            return names.get(name, name)
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copy.name = f"{PREFIX}{where}/{node.name}"
+        copy.input[0] = own(node.input[0])
+        copy.output[0] = names[name] = f"{PREFIX}{where}/{name}"
+        copies.append(copy)
+        return names[name]
+
+    for node in inner:
+        for name in _reads(node):
+            own(name)
+    return [*copies, *(_reading(node, names) for node in inner)]
+
+
+def _dequantised(node: onnx.NodeProto, makers: Mapping[str, onnx.NodeProto]) -> bool:
+    """Whether a node moves what a DequantizeLinear gives, directly or by way of others that move."""
+    before = makers.get(node.input[0])
+    while before is not None and before.op_type in MOVES:
+        before = makers.get(before.input[0])
+    return before is not None and before.op_type == "DequantizeLinear"
+
+
 def _reading(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
-    """A copy of a node that reads other tensors."""
+    """A copy of a node that reads other tensors, also in its bodies."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.input[:] = [names.get(name, name) for name in node.input]
+    for attribute in copy.attribute:
+        if attribute.HasField("g"):
+            for place, one in enumerate([_reading(one, names) for one in attribute.g.node]):
+                attribute.g.node[place].CopyFrom(one)
+            for output in attribute.g.output:
+                output.name = names.get(output.name, output.name)
     return copy
 
 

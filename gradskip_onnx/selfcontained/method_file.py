@@ -65,31 +65,32 @@ def build(
     """The model of `source` with the map of a method as a further output, and a description in its metadata."""
     require_writable(settings.method)
     settings.method.check(reading.architecture)
-    model, names = _graph(source, reading, settings, preprocess, simplify=True)
-    original = changed_nodes(*_nodes_and_constants(reading), model.graph)
+    plan, names = _graph(source, reading, settings, preprocess, simplify=True)
+    original = changed_nodes(*_nodes_and_constants(reading), plan.model.graph)
     if original is None:  # the rows that are left out are not worth what it takes to remember them
-        model, names = _graph(source, reading, settings, preprocess, simplify=False)
-    sign(model)
+        plan, names = _graph(source, reading, settings, preprocess, simplify=False)
+    sign(plan.model)
     more = {
         "forward_outputs": [tensor.name for tensor in reading.graph.outputs],
         "original_nodes": original,
         "original_input": port_text(port_proto(reading.graph.inputs[0])) if settings.pixels else None,
         "anatomy": anatomy(reading.architecture),
-        "built": _described(source, reading, settings, names),
+        "built": _described(source, reading, settings, names) | {"large": plan.large},
     }
-    return annotate(model, preprocess=preprocess, labels=labels, more=more)
+    return annotate(plan.model, preprocess=preprocess, labels=labels, more=more)
 
 
 def _graph(
     source: Source, reading: Reading, settings: BuildSettings, preprocess: Preprocess | None, *, simplify: bool
-) -> tuple[onnx.ModelProto, Names]:
-    """The model with the map; `simplify` leaves out rows that nothing reads, as an explanation does."""
+) -> tuple[Instrumented, Names]:
+    """The plan whose model has the map; `simplify` leaves out rows that nothing reads, as an explanation does."""
     choice, architecture = settings.method, reading.architecture
     own = [tensor.name for tensor in reading.graph.outputs]
     request = choice.request(architecture, settings.score)
     plan = build_plan(
-        source, reading, request.needs, score=request.score, rules=request.rules, keep=own, simplify_forward=simplify
-    )
+        source, reading, request.needs, score=request.score, rules=request.rules, keep=own,
+        simplify_forward=simplify, on_demand=True,
+    )  # fmt: skip
     _fix_size(plan.model.graph, architecture.input, reading.facts[architecture.input].dims)
     names = _free_names(plan, settings, architecture)
     written = write_map(plan, reading, source.opset["ai.onnx"], choice, settings.view)
@@ -109,7 +110,7 @@ def _graph(
         fact, ir = reading.facts[architecture.input], plan.model.ir_version
         pixels = write_pixels(architecture, fact, source.opset["ai.onnx"], ir, preprocess, names.image)
         _put_in_front(graph, pixels, architecture.input)
-    return plan.model, names
+    return plan, names
 
 
 def _fix_size(graph: onnx.GraphProto, image: str, dims: Dims) -> None:
@@ -165,7 +166,8 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
 def _append(graph: onnx.GraphProto, plan: Instrumented, written: MapGraph, own: Sequence[str]) -> None:
     """Add the nodes of the map; the outputs are then those of the model, the map and the class."""
     graph.node.extend(written.nodes)
-    graph.initializer.extend(written.constants)
+    held = {tensor.name for tensor in graph.initializer}  # makers of large tensors have constants of the model
+    graph.initializer.extend(tensor for tensor in written.constants if tensor.name not in held)
     shown = {output.name: output for output in graph.output}
     kept = [shown[name] for name in dict.fromkeys(own)]
     relevance = helper.make_tensor_value_info(written.relevance, onnx.TensorProto.FLOAT, written.dims)

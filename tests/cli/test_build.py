@@ -78,3 +78,14 @@ def test_explain_runs_a_built_file(model: Path, tmp_path: Path):
     assert "by grad-cam" in inside.stdout
     assert "built into" not in asked.stdout
     assert "by rollout" in asked.stdout
+
+
+def test_explain_says_where_the_map_of_a_file_is_not_used(model: Path, tmp_path: Path):
+    path = tmp_path / "explained.onnx"
+    Image.new("RGB", (40, 40), (200, 30, 30)).save(tmp_path / "red.png")
+    run("build", model, "-o", path, "--smoothed", "--normalise", "--preset", "half")
+    done = run("explain", path, tmp_path / "red.png", "-o", tmp_path / "out", "--force")
+
+    assert done.exit_code == 0, done.output
+    assert "computed anew: the map in the file is smoothed and normalised" in done.stdout
+    assert "built into the file" not in done.stdout

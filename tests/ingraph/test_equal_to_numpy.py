@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import gradskip_onnx
@@ -18,11 +21,13 @@ from gradskip_onnx.errors import UnsupportedModelError
 from gradskip_onnx.graph.layouts import as_fed
 from gradskip_onnx.images.interpolate import resize
 from gradskip_onnx.ingraph import INGRAPH
-from gradskip_onnx.methods import choose_method
+from gradskip_onnx.instrument import chains
+from gradskip_onnx.methods import choose_method, find_method
 from gradskip_onnx.selfcontained.method_file import BuildSettings
 from gradskip_onnx.tasks import task_of
 from gradskip_onnx.types import Array
-from tests.support.built_files import build_into, run, session_of
+from tests.support.any_size import segformer_of_any_size
+from tests.support.built_files import build_into, domains, nodes_of, run, session_of
 from tests.support.models import Vit, vit
 from tests.support.swin import swin
 
@@ -36,8 +41,12 @@ MODELS: dict[str, Callable[[], Any]] = {
     "folded heads": lambda: vit(Vit(depth=4, folded_heads=True)).SerializeToString(),
     "channels last": lambda: vit(Vit(depth=4, channels_last=True)).SerializeToString(),
     "one image": lambda: vit(Vit(depth=4, batch=1, pooled=True, size=(32, 48))).SerializeToString(),
+    "any size, 64x96": segformer_of_any_size,
+    "any size, 128x64": segformer_of_any_size,
 }
-DEFAULTS_ONLY = ("padded swin", "folded heads", "channels last", "one image")
+SIZES = {"any size, 64x96": (64, 96), "any size, 128x64": (128, 64)}  # what a model that takes any is built for
+WITH_TORCH = ("swin", "padded swin", *SIZES)
+DEFAULTS_ONLY = ("padded swin", "folded heads", "channels last", "one image", *SIZES)
 # Sums of a few thousand float32 products, where NumPy adds in float64.
 ROUNDING = 1e-5
 # A map that is a small difference of large terms, 20 times its largest value.
@@ -79,13 +88,18 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"select": "equal"},
         {"select": "one"},
         {"heads": "0-25"},
+        {"heads": "25-50", "select": "weight"},
         {"heads": "50-75", "focus": "entropy"},
+        {"heads": "75-100", "gini": "row", "focus": "entropy"},
         {"weight": "key"},
         {"renorm_rows": True},
         {"special": "keep"},
         {"stages": "last"},
         {"stages": "each"},
+        {"stages": "each", "tokens": "input", "gate": "branch"},
         {"transition": "gradient"},
+        {"transition": "gradient", "stages": "each", "weight": "key"},
+        {"gradient": "logit"},
         {"gradient": "probability"},
     ],
     "grad-cam": [{}, {"layer": "output"}],
@@ -109,7 +123,9 @@ def named(name: str, options: dict[str, Any], model: str) -> str:
 
 
 CASES = [
-    pytest.param(name, options, model, id=named(name, options, model), marks=[pytest.mark.torch] * ("swin" in model))
+    pytest.param(
+        name, options, model, id=named(name, options, model), marks=[pytest.mark.torch] * (model in WITH_TORCH)
+    )
     for name, several in OPTIONS.items()
     for options in several
     for model in MODELS
@@ -119,7 +135,7 @@ CASES = [
 
 @cache
 def opened(name: str) -> Explainer:
-    return gradskip_onnx.load(MODELS[name](), threads=1, device="cpu")
+    return gradskip_onnx.load(MODELS[name](), threads=1, device="cpu", size=SIZES.get(name))
 
 
 def pictures(explainer: Explainer, count: int) -> Array:
@@ -131,14 +147,61 @@ def pictures(explainer: Explainer, count: int) -> Array:
     return np.asarray(((values - how.mean) / how.std).transpose(0, 3, 1, 2), dtype=np.float32)
 
 
+@pytest.mark.parametrize("name", INGRAPH)
+def test_every_option_and_every_choice_is_compared(name: str):
+    for option in fields(find_method(name).options):
+        tried = {settings[option.name] for settings in OPTIONS[name] if option.name in settings}
+        assert tried - {option.default}, option.name
+        assert tried | {option.default} >= set(option.metadata.get("choices", ())), option.name
+
+
 def test_every_method_of_the_table_is_compared():
     assert set(OPTIONS) == set(INGRAPH)
+
+
+@pytest.mark.parametrize("model", ["vit", "deit", "segformer", pytest.param("swin", marks=pytest.mark.torch)])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("gradskip", {}), ("gradskip", {"gini": "row"}), ("rollout", {}), ("rollout", {"heads": "max"})],
+)
+def test_an_attention_that_is_made_late_gives_the_same_map(
+    name: str, options: dict[str, Any], model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As of a large one: a copy of the nodes that make it waits for the relevance that arrives at its block."""
+    explainer, settings = opened(model), BuildSettings(choose_method(name, **options))
+    images = pictures(explainer, 2)
+    expected = run(session_of(build_into(tmp_path, explainer, settings)), images)["relevance"]
+    smaller = 0.2 if model == "segformer" else 1.01  # its few keys make an attention no larger than its queries
+    for limit, value in {"HELD": 0, "LARGE": 1, "TIMES_SMALLER": smaller}.items():
+        monkeypatch.setattr(chains, limit, value)
+    path = build_into(tmp_path, explainer, settings)
+    onnx.checker.check_model(str(path), full_check=True)
+    found = run(session_of(path), images)["relevance"]
+    file = onnx.load(path, load_external_data=False)
+    made = {node.op_type for node in nodes_of(file.graph) if "map/again/" in node.name}
+
+    assert np.abs(found - expected).max() <= ROUNDING * np.abs(expected).max()
+    assert "Softmax" in made
+    assert json.loads(file.metadata_props[0].value)["built"]["large"]
+
+
+def test_the_probability_of_the_class(tmp_path: Path):
+    """The other score of methods that have none of their own."""
+    explainer, settings = opened("vit"), BuildSettings(choose_method("grad-cam"), score="probability")
+    images = pictures(explainer, 2)
+    found = run(session_of(build_into(tmp_path, explainer, settings)), images)["relevance"]
+    for one, image in zip(found, images, strict=True):
+        scores = explainer.explain(image[None], method="grad-cam", score="probability")[0].relevance.scores
+        within(one, np.asarray(scores), images.shape[2:], ROUNDING)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "model"), CASES)
 def test_the_map_is_that_of_the_numpy_function(name: str, options: dict[str, Any], model: str, tmp_path: Path):
-    """A batch of 4 with given and ranked classes, and each image alone; where `explain` refuses, zeros."""
+    """A batch of 4 with given and ranked classes, and each image alone; where `explain` refuses, zeros.
+
+    In standard operators of the opset of the source, which the checker of ONNX accepts.
+    """
     explainer = opened(model)
     batch = explainer.model.image.dims[0] or 4
     images, targets = pictures(explainer, batch), [-1, 1, -2, 0][:batch]
@@ -151,6 +214,10 @@ def test_the_map_is_that_of_the_numpy_function(name: str, options: dict[str, Any
     except UnsupportedModelError:
         assert expected == [None] * batch
         return
+    onnx.checker.check_model(str(path), full_check=True)
+    file = onnx.load(path, load_external_data=False)
+    assert domains(file.graph) == {""}
+    assert {entry.domain: entry.version for entry in file.opset_import} == {"": explainer.model.source.opset["ai.onnx"]}
     bound = CANCELS.get((name, options.get("layer", ""), model), ROUNDING)
     session, fed = session_of(path), as_fed(images, explainer.architecture.input_layout)
     found = run(session, fed, target=np.array(targets, np.int64))["relevance"]

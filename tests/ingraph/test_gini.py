@@ -16,8 +16,8 @@ from gradskip_onnx.methods.gradskip.gini import gini_of_heads, gini_of_rows
 from gradskip_onnx.runtime.session import open_session
 from gradskip_onnx.types import Array, Block, Grid, TensorFact
 
-COUNT = 64
-BLOCK = Block(0, 0, "in", "out", "A", "branch", "normed", heads=3, grid=Grid(8, 8))
+COUNT = 72
+BLOCK = Block(0, 0, "in", "out", "A", "branch", "normed", heads=3, grid=Grid(8, 9))
 FLOAT32 = 1e-6  # a few sums of positive float32 numbers
 
 
@@ -50,15 +50,44 @@ def test_counting_is_close_on_attention(spread: float):
 
 def test_counting_keeps_its_bound_where_it_is_worst():
     """All values within one bin, half at its lower and half at its upper end: all pairs lie inside a bin."""
-    low = np.exp(-module.RANGE * 1000 / (module.BINS - 1)) * (1 + 1e-5)
-    A = np.full((3, COUNT, COUNT), low)
-    A[:, ::2] *= 1 + 0.99 * module.WIDTH
+    count = COUNT * COUNT
+    width = module.width_of_bins(count)
+    A = np.full((3, COUNT, COUNT), np.exp(-1000.98 * width))
+    A[:, ::2] *= np.exp(0.96 * width)
+    A[:, 0, 0] = 1  # the largest value, from which bins are counted; no share of the sum
     (expected,) = gini_of_heads([[A.astype(np.float32)]])
     lost = expected - in_graph("head", A)
 
-    assert (lost > module.WIDTH / 8).all()
-    assert (lost <= module.WIDTH / 2 + FLOAT32).all()
-    assert module.WIDTH / 2 < 8.6e-4
+    assert (lost > width / 8).all()
+    assert (lost <= module.bound(count) + FLOAT32).all()
+
+
+@pytest.mark.parametrize("least", [-1.0, -10.0, -60.0])
+def test_counting_keeps_its_bound_whatever_the_values(least: float):
+    """Values of all sizes, many at the edges of bins, the smallest far below the last bin."""
+    width = module.width_of_bins(COUNT * COUNT)
+    random = np.random.default_rng(5)
+    logs = random.uniform(least, 0, (3, COUNT, COUNT))
+    edges = np.round(logs / width) * width + random.choice([-1e-3, 1e-3], logs.shape) * width
+    for each in (logs, edges, np.where(random.random(logs.shape) < 0.99, least, 0)):
+        A = np.exp(each).astype(np.float32)
+        (expected,) = gini_of_heads([[A]])
+        assert np.abs(in_graph("head", A) - expected).max() <= module.bound(COUNT * COUNT) + FLOAT32
+
+
+def test_the_bound_is_below_a_thousandth_up_to_a_hundred_million_values():
+    assert module.bound(196**2) < 7.1e-4
+    assert module.bound(4096**2) < 8.9e-4
+    assert module.bound(10**8) < 1e-3
+
+
+@pytest.mark.parametrize("limit", ["EXACT_IN_SINGLE", "TOGETHER"])
+def test_large_heads_are_counted_in_other_numbers_and_one_by_one(limit: str, monkeypatch: pytest.MonkeyPatch):
+    A = softmax(7, 3, COUNT, COUNT)
+    expected = in_graph("head", A)
+    monkeypatch.setattr(module, limit, 100)
+
+    assert np.abs(in_graph("head", A) - expected).max() <= FLOAT32
 
 
 def test_older_opsets_sort():
@@ -77,8 +106,9 @@ def test_rows():
 
 @pytest.mark.parametrize("kind", ["head", "row"])
 @pytest.mark.parametrize("opset", [15, 18])
-def test_padding_does_not_count(kind: str, opset: int):
+def test_padding_does_not_count(kind: str, opset: int, monkeypatch: pytest.MonkeyPatch):
     """Windows of 9 places, some without a token; the values that lie there are not of the head."""
+    monkeypatch.setattr(module, "FEW", 0)  # so few values are otherwise sorted
     A, members = softmax(3, 3, 4, 9, 9), np.arange(36).reshape(4, 9)
     members[1, 6:] = members[3, 3:] = -1
     kept = [[place for place in range(9) if members[window, place] >= 0] for window in range(4)]

@@ -12,10 +12,12 @@ import pytest
 
 import gradskip_onnx
 from gradskip_onnx.errors import ModelError
+from gradskip_onnx.ingraph.view import View
 from gradskip_onnx.instrument import build_plan
 from gradskip_onnx.methods import choose_method
 from gradskip_onnx.model_file.metadata import KEY
 from gradskip_onnx.pipeline.built_in import NOTE
+from gradskip_onnx.runtime.session import Session
 from gradskip_onnx.selfcontained.method_file import BuildSettings
 from gradskip_onnx.types import Array
 from tests.support.built_files import build_into
@@ -30,8 +32,9 @@ def source():
     return gradskip_onnx.load(vit(Vit(depth=4)).SerializeToString(), threads=1, preprocess="half")
 
 
-def built(folder: Path, source: Any, method: str = "gradskip+", **options: Any) -> Any:
-    path = build_into(folder, source, BuildSettings(choose_method(method, **options)))
+def built(folder: Path, source: Any, method: str = "gradskip+", shape: Any = None, **options: Any) -> Any:
+    """A file of a method, opened; `shape` are other settings of the file."""
+    path = build_into(folder, source, BuildSettings(choose_method(method, **options), **(shape or {})))
     return gradskip_onnx.load(path, threads=1)
 
 
@@ -54,10 +57,14 @@ def same(found: Any, expected: Any) -> None:
     assert np.abs(found.map - expected.map).max() <= ROUNDING * np.abs(expected.map).max()
 
 
-def test_the_map_and_the_class_are_those_of_the_source(source, tmp_path: Path, request: pytest.FixtureRequest):
+@pytest.mark.parametrize("shape", [{}, {"top": 2}, {"pixels": True}, {"top": 5, "pixels": True}], ids=str)
+def test_the_map_and_the_class_are_those_of_the_source(
+    source, shape: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+):
+    """Also by a file of several classes, and by one that prepares images itself, which is left out."""
     expected = [*source.explain(images()), *source.explain(images()[0][None], target=[2, 4, 0])]
     ranked = source.explain_likeliest(images()[0], 3)
-    explainer = built(tmp_path, source)
+    explainer = built(tmp_path, source, shape=shape)
     request.getfixturevalue("no_plans")
     found = [*explainer.explain(images()), *explainer.explain(images()[0][None], target=[2, 4, 0])]
 
@@ -88,10 +95,34 @@ def test_another_method_is_built_anew(source, tmp_path: Path):
     assert NOTE in explainer.explain(images(1), method="grad-cam")[0].relevance.notes
 
 
+@pytest.mark.parametrize("view", [View(smoothed=True), View(normalised=True)], ids=str)
+def test_a_map_that_was_altered_is_computed_anew(source, tmp_path: Path, view: View):
+    """Its scores have lost their sign or their place, which pictures and metrics need."""
+    explainer = built(tmp_path, source, shape={"view": view})
+    for found, expected in zip(explainer.explain(images()), source.explain(images()), strict=True):
+        same(found, expected)
+        assert NOTE not in found.relevance.notes
+
+
+def test_several_classes_take_one_run(source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    explainer, run = built(tmp_path, source, shape={"top": 3}), Session.run
+    runs = []
+
+    def counted(session: Session, *words: Any) -> dict[str, Array]:
+        runs.append(session)
+        return run(session, *words)
+
+    monkeypatch.setattr(Session, "run", counted)
+    explainer.explain_likeliest(images()[0], 3)
+
+    assert len(runs) == 1
+
+
 @pytest.mark.slow
-def test_a_region_of_a_segmentation(tmp_path: Path):
+@pytest.mark.parametrize("shape", [{}, {"top": 2}], ids=str)
+def test_a_region_of_a_segmentation(shape: dict[str, Any], tmp_path: Path):
     segmenter = gradskip_onnx.load(FIXTURES / "segformer.onnx", threads=1)
-    explainer = built(tmp_path, segmenter)
+    explainer = built(tmp_path, segmenter, shape=shape)
     image = np.random.default_rng(1).standard_normal((3, 96, 96)).astype(np.float32)
     for region in (None, (40.0, 50.0), np.eye(96, dtype=bool)):
         found, expected = (one.explain(image, target=3, region=region) for one in (explainer, segmenter))

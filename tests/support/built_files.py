@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,15 @@ def run(session: onnxruntime.InferenceSession, images: Array, **feeds: Any) -> d
     return dict(zip(names, session.run(names, {image: images, **feeds}), strict=True))
 
 
-def domains(graph: onnx.GraphProto) -> set[str]:
-    """The domains of all operators, also inside bodies."""
-    found = {node.domain for node in graph.node}
+def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """All nodes, also inside bodies."""
     for node in graph.node:
+        yield node
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                found |= domains(attribute.g)
-    return found
+                yield from nodes_of(attribute.g)
+
+
+def domains(graph: onnx.GraphProto) -> set[str]:
+    """The domains of all operators, also inside bodies."""
+    return {node.domain for node in nodes_of(graph)}

@@ -81,7 +81,14 @@ def by_node(tmp_path_factory: pytest.TempPathFactory) -> Path:
         part = np.ascontiguousarray(case.map()[y0:y1, x0:x1])
         (folder / f"{at}.map").write_bytes(part.tobytes())
         width, height = case.size
-        place = {"width": width, "height": height, "box": case.box, "grid": case.grid, "smoothed": False}
+        place = {
+            "width": width,
+            "height": height,
+            "box": case.box,
+            "grid": case.grid,
+            "smoothed": False,
+            "normalised": False,
+        }
         shape = {"rows": part.shape[0], "columns": part.shape[1]}
         cases.append({"map": shape, "place": place, "opacity": case.opacity})
     (folder / "cases.json").write_text(json.dumps({"drawing": drawing_constants(), "cases": cases}))

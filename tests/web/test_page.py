@@ -19,7 +19,7 @@ from gradskip_onnx.images.preprocess import prepare
 from gradskip_onnx.images.read import open_picture
 from gradskip_onnx.web.built_file import read_built_file
 from gradskip_onnx.web.site import write_site
-from tests.support.browser import SOFTWARE_GPU, served
+from tests.support.browser import NO_GPU, SOFTWARE_GPU, served
 from tests.support.built_models import LABELS, PREPROCESS, built_model
 
 pytestmark = pytest.mark.slow
@@ -131,6 +131,21 @@ def test_classes_are_shown_and_chosen(page):
     assert names[1] in page.inner_text("#status")
 
 
+def test_the_keyboard_keeps_its_place(page):
+    """The lists are made anew after every choice; the button that was pressed still has the focus then."""
+    focused = "document.activeElement.getAttribute('aria-label')"
+    explain(page, demo_image())
+    page.locator(".compare").nth(1).focus()
+    label = page.evaluate(focused)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("figure:nth-child(2)")
+    assert label.startswith("Compare with")
+    assert page.evaluate(focused) == label
+    page.keyboard.press("Enter")
+    page.wait_for_selector("figure:nth-child(2)", state="detached")
+    assert page.evaluate(focused) == label
+
+
 def test_two_classes_are_compared_and_saved(page):
     explain(page, demo_image())
     page.locator(".compare").nth(2).click()
@@ -179,6 +194,41 @@ def test_examples_and_drops(page):
     }"""
     page.evaluate(dropped)
     page.wait_for_selector("figure canvas[height='800']")  # it was turned
+
+
+def test_an_image_is_pasted(page):
+    page.evaluate("""async () => {
+      const data = new DataTransfer();
+      data.items.add(new File([await (await fetch("examples/turned.jpg")).blob()], ""));
+      document.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data }));
+    }""")
+    page.wait_for_selector("figure canvas[height='800']")
+    page.wait_for_function("document.querySelector('#status').textContent.startsWith('Explained')")
+
+
+def test_a_photo_is_taken(launch, address):
+    """By the dialog of computers; the browser shows a moving pattern in place of a camera."""
+    browser = launch(*NO_GPU, "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+    page = browser.new_page()
+    page.goto(address)
+    page.click("#camera")
+    page.wait_for_selector("#viewfinder[open]")
+    assert page.evaluate("document.querySelector('#video').videoWidth") > 0
+    page.click("#shoot")
+    page.wait_for_selector("#result:not([hidden])")
+    assert not page.is_visible("#viewfinder")
+    assert page.evaluate("document.querySelector('#video').srcObject") is None  # the camera is off
+    browser.close()
+
+
+def test_no_camera_gets_one_clear_line(launch, address):
+    browser = launch(*NO_GPU, "--deny-permission-prompts")
+    page = browser.new_page()
+    page.goto(address)
+    page.click("#camera")
+    page.wait_for_selector("#error:not([hidden])")
+    assert "camera" in page.inner_text("#error")
+    browser.close()
 
 
 def test_a_bad_image_gets_one_clear_line(page):
@@ -277,9 +327,66 @@ def test_everything_has_a_name_for_screen_readers(page):
             one.getAttribute('aria-labelledby') || one.getAttribute('aria-hidden') || one.hasAttribute('alt')))
         .map(one => one.outerHTML)"""
     )
-    assert nameless == [
-        '<input type="file" id="capture" accept="image/*" capture="environment" class="unseen" tabindex="-1">'
+    assert nameless == []
+
+
+def test_below_an_address_of_others(site, browser, tmp_path):
+    """As on GitHub Pages, where a site lies below the name of its repository."""
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / "site").symlink_to(site)
+    with served(tmp_path) as address:
+        found = browser.new_page()
+        found.goto(f"{address}/user/site/index.html")
+        explain(found, demo_image())
+        assert not found.is_visible("#error")
+        found.close()
+
+
+def test_names_from_strangers_are_text(runtime, browser, tmp_path):
+    """Labels and the title come from files of anybody; none of them is markup, a path or a script."""
+    hostile = "<img src=x onerror=document.title=1>"
+    labels = [
+        hostile,
+        "../../etc/passwd",
+        "a" * 300,
+        "</script><script>alert(1)</script>",
+        "",
+        "\u202egnp.exe",
+        "b" * 9,
     ]
+    (tmp_path / "m.onnx").write_bytes(built_model(labels).SerializeToString())
+    write_site(read_built_file(tmp_path / "m.onnx"), runtime, tmp_path / "site", title=f"Birds {hostile}")
+    with served(tmp_path / "site") as address:
+        found = browser.new_page(viewport={"width": 390, "height": 844})
+        found.on("dialog", lambda _: pytest.fail("a script ran"))
+        found.goto(address)
+        explain(found, demo_image())
+        found.fill("#query", "0")
+        found.wait_for_selector("#found .class")
+        found.locator("#found .class").first.click()
+        found.wait_for_selector("figcaption strong")
+        assert found.locator("#side img, figcaption img, #title img").count() == 0
+        assert hostile in found.inner_text("#title")
+        assert found.title() == f"Birds {hostile}"
+        assert found.locator("#side script").count() == 0
+        assert found.evaluate("document.documentElement.scrollWidth") <= 390
+        with found.expect_download() as download:
+            found.click("#save")
+        assert "/" not in download.value.suggested_filename
+        found.close()
+
+
+def test_a_map_without_a_zero_has_no_outline(runtime, browser, tmp_path):
+    model = built_model(normalised=True)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    write_site(read_built_file(tmp_path / "m.onnx"), runtime, tmp_path / "site", title="t")
+    with served(tmp_path / "site") as address:
+        found = browser.new_page()
+        found.goto(address)
+        explain(found, demo_image())
+        assert "no line" in found.inner_text("#notes")
+        assert not found.is_visible("#line")
+        found.close()
 
 
 def test_several_classes_in_one_run(runtime, browser, tmp_path):

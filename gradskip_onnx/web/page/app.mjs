@@ -179,10 +179,12 @@ function show(shown) {
     unit,
     explain: (target) => choose([target]),
     compare: (target) => choose(target === page.shown[1] ? [page.shown[0]] : [page.shown[0], target]),
+    announce,
   });
   byId("classes-title").textContent = unit === "probability" ? "What the model sees" : "Classes in the image";
   const runtime = `ONNX Runtime Web ${page.site.runtime.version}, ${page.engine}`;
-  byId("facts").textContent = `Method ${built.method} · ${page.seconds.toFixed(1)} s on this device · ${runtime}`;
+  byId("facts").textContent =
+    `Method ${built.method} · ${page.seconds < 0.1 ? "under 0.1" : page.seconds.toFixed(1)} s on this device · ${runtime}`;
   repaint();
   announce(`Explained: ${shown.map(nameOf).join(" beside ")}.`);
 }
@@ -202,7 +204,8 @@ function repaint() {
   if (works.length === 0) return;
   const canvases = byId("figures").querySelectorAll("canvas");
   works.forEach((work, at) => paintOn(canvases[at], work, page.view, page.opacity));
-  const { ends, notes } = drawLegend(works, page.opacity);
+  const { ends, lined, notes } = drawLegend(works, page.shown.map(nameOf), page.opacity);
+  byId("line").hidden = !lined;
   [byId("low").textContent, byId("high").textContent] = ends;
   byId("notes").textContent = notes.join(" · ");
   byId("legend").hidden = page.view === "photo";
@@ -225,7 +228,7 @@ async function save() {
   const first = standingOf(page.shown[0]);
   const { built } = page.description;
   const common = [`method ${built.method}`, page.site.model.name];
-  const { ends, notes } = drawLegend(works, page.opacity);
+  const { ends, lined, notes } = drawLegend(works, page.shown.map(nameOf), page.opacity);
   const blob = await compose({
     title: page.shown.map(nameOf).join(" and "),
     facts: [...(works.length === 1 ? [`${SHARES[built.task]} ${percent(first.share)}`] : []), ...common].join(" · "),
@@ -234,7 +237,7 @@ async function save() {
       ends,
       colours: byId("colours"),
       sample: byId("sample"),
-      line: "smallest area that holds half of the positive relevance",
+      line: lined ? "smallest area that holds half of the positive relevance" : "",
     },
     notes,
   });

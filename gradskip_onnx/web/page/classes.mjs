@@ -14,9 +14,11 @@ const FOUND = 8; // rows of the search
  * @param {string} content.unit what a share is of
  * @param {(index: number) => void} content.explain
  * @param {(index: number) => void} content.compare
+ * @param {(words: string) => void} content.announce for screen readers
  */
 export function listClasses(content) {
   const { classes, shown, open } = content;
+  const focused = /** @type {HTMLElement} */ (document.activeElement)?.dataset.key;
   const chosen = classes.filter(({ index }, rank) => rank < LIKELIEST || shown.includes(index));
   byId("classes").replaceChildren(...chosen.map((standing) => row(standing, content)));
   byId("find").hidden = classes.length <= LIKELIEST || open !== null;
@@ -25,8 +27,24 @@ export function listClasses(content) {
     const hits = search(classes, query.value).slice(0, FOUND);
     byId("found").replaceChildren(...hits.map((standing) => row(standing, content)));
     if (query.value && hits.length === 0) byId("found").replaceChildren(element("li", {}, "No class of that name."));
+    if (query.value && document.activeElement === query) {
+      content.announce(hits.length ? `${hits.length} classes found.` : "No class of that name.");
+    }
   };
   query.oninput();
+  if (focused) focusAgain(focused);
+}
+
+/** Gives the focus back to the button that had it before the lists were made anew, or to its neighbour. */
+function focusAgain(key) {
+  const [kind, index] = key.split(" ");
+  const side = byId("side");
+  const same = side.querySelector(`[data-key="${key}"]:enabled`);
+  (
+    same ??
+    side.querySelector(`[data-key="class ${index}"]:enabled`) ??
+    side.querySelector(`.${kind}:enabled`)
+  )?.focus();
 }
 
 /**
@@ -59,6 +77,7 @@ function row({ index, name, share }, { shown, open, unit, explain, compare }) {
     element("span", { className: "name" }, name),
     element("span", { className: "share" }, words),
   );
+  main.dataset.key = `class ${index}`;
   main.addEventListener("click", () => explain(index));
   const beside = shown[1] === index;
   const other = element(
@@ -66,6 +85,7 @@ function row({ index, name, share }, { shown, open, unit, explain, compare }) {
     { type: "button", className: "compare", "aria-pressed": beside, "aria-label": `Compare with ${name}` },
     "Compare",
   );
+  other.dataset.key = `compare ${index}`;
   other.addEventListener("click", () => compare(index));
   other.disabled = shown[0] === index;
   for (const button of [main, other]) if (open && !open.has(index)) button.disabled = true;

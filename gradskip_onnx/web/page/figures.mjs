@@ -50,7 +50,8 @@ export function workOf(photo, image, map, box, description, drawing, both) {
   const { width, height } = photo;
   const zoom = [width / image.width, height / image.height];
   const covered = box ? box.map((edge, at) => edge * zoom[at % 2]) : [0, 0, width, height];
-  const place = { width, height, box: covered, grid: gridOf(description, map), smoothed: description.built.smoothed };
+  const { smoothed, normalised } = description.built;
+  const place = { width, height, box: covered, grid: gridOf(description, map), smoothed, normalised };
   const pixels = photo.getContext("2d").getImageData(0, 0, width, height).data;
   return groundwork(pixels, viewOf(map, place, drawing, both), drawing);
 }
@@ -83,23 +84,35 @@ export function paintOn(canvas, work, view, opacity) {
   const { width, height, data } = SHOWN[view](work, opacity);
   canvas.width = width;
   canvas.height = height;
+  canvas.style.setProperty("--ratio", String(width / height));
   canvas.getContext("2d").putImageData(new ImageData(data, width, height), 0, 0);
 }
 
 /**
  * The legend for the views that are shown.
  * @param {ReturnType<typeof groundwork>[]} works
+ * @param {string[]} names of their classes
  * @param {number} opacity
- * @returns {{ends: [string, string], notes: string[]}}
+ * @returns {{ends: [string, string], lined: boolean, notes: string[]}} `lined`: whether a map has an outlined area
  */
-export function drawLegend(works, opacity) {
+export function drawLegend(works, names, opacity) {
   const signed = works.some(({ view }) => view.signed);
   const style = works[0].style;
   stripe(byId("colours"), style, signed, opacity);
   sampleLine(byId("sample"), style);
   const ends = signed ? ["against", "for the class"] : ["none", "more relevant"];
-  const notes = works.length > 1 ? ["each map has its own scale"] : works[0].view.notes;
-  return { ends, notes };
+  const lined = works.some(({ view }) => view.areaShare > 0);
+  return { ends, lined, notes: notesOf(works, names) };
+}
+
+/** What must be known to read the maps: what holds for all, then what holds for one, with its class. */
+function notesOf(works, names) {
+  const all = works.map(({ view }) => view.notes);
+  const common = all[0].filter((note) => all.every((notes) => notes.includes(note)));
+  const single = all.flatMap((notes, at) =>
+    notes.filter((note) => !common.includes(note)).map((note) => `${names[at]}: ${note}`),
+  );
+  return [...(works.length > 1 ? ["each map has its own scale"] : []), ...common, ...single];
 }
 
 /** The colours over a ground of medium darkness. */

@@ -27,7 +27,7 @@ export async function compose({ title, facts, panels, legend, notes }) {
   sheet.skip(GAP / 2);
   for (const row of below ? panels.map((panel) => [panel]) : [panels]) sheet.panels(row);
   if (legend.ends[1]) sheet.colours(legend);
-  sheet.sample(legend);
+  if (legend.line) sheet.sample(legend);
   sheet.text(notes.join(" · "), 14, FAINT);
   const picture = sheet.finish();
   return new Promise((resolve, reject) => {

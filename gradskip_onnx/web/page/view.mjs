@@ -34,11 +34,12 @@ import { halfEven } from "./prepare.mjs";
  * @param {import("./prepare.mjs").Box} place.box the part of the panel that the map covers
  * @param {[number, number]} place.grid rows and columns of patches of the model
  * @param {boolean} place.smoothed whether the file has smoothed the map already
+ * @param {boolean} place.normalised whether the file has scaled the map from 0 to 1, so that its zero is not known
  * @param {Drawing} drawing
  * @param {boolean | null} both whether both signs are drawn; null: where the negative one matters
  * @returns {MapView}
  */
-export function viewOf(map, { width, height, box, grid, smoothed }, drawing, both = null) {
+export function viewOf(map, { width, height, box, grid, smoothed, normalised }, drawing, both = null) {
   const seen = partOf(width, height, box);
   const placed = stretched(map, seen, box);
   const patch = [(box[3] - box[1]) / grid[0], (box[2] - box[0]) / grid[1]];
@@ -51,7 +52,7 @@ export function viewOf(map, { width, height, box, grid, smoothed }, drawing, bot
   );
   const against = negativeShare(placed);
   const signed = both ?? against > drawing.matters;
-  const none = signed && against >= 1 - drawing.matters;
+  const none = normalised || (signed && against >= 1 - drawing.matters);
   const area = none ? new Uint8Array(values.length) : smallestArea(values, drawing.outline);
   const { low, top, clipped } = rangeOf(values, signed, drawing);
   const empty = !(top > low);
@@ -62,7 +63,8 @@ export function viewOf(map, { width, height, box, grid, smoothed }, drawing, bot
   const whole = seen.width === width && seen.height === height;
   const notes = [];
   if (empty) notes.push("nothing to draw: relevance is the same everywhere");
-  if (!empty && signed && outlined === 0) notes.push("no line: next to nothing speaks for the class");
+  if (normalised) notes.push("no line: the file gives maps from 0 to 1, whose zero is not known");
+  else if (!empty && signed && outlined === 0) notes.push("no line: next to nothing speaks for the class");
   if (!empty && low > drawing.nearly_even * top) notes.push("nearly even: colours span small differences");
   if (!empty && clipped) notes.push(`strongest ${(100 * drawing.spikes).toFixed(1)}% in one colour`);
   if (smoothing) notes.push(`smoothed for the eye by ${smoothingWords(fine, drawing)}`);
