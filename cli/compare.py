@@ -81,8 +81,10 @@ def compare(a: str, b: str, data: str | None, **flags: Any) -> None:
     from gradskip_onnx.comparison.compare import NAMES
     from gradskip_onnx.comparison.files import write_comparison
     from gradskip_onnx.comparison.page import side_names
+    from gradskip_onnx.comparison.pairs import require_comparable
+    from gradskip_onnx.comparison.sides import facts_of
     from gradskip_onnx.findings.policy import read_policy
-    from gradskip_onnx.findings.violations import check
+    from gradskip_onnx.findings.violations import check, require_classes
 
     from .audit_findings import findings_table, print_verdict
     from .console import Terminal
@@ -92,6 +94,10 @@ def compare(a: str, b: str, data: str | None, **flags: Any) -> None:
     dataset = None if data is None else select(data, flags)
     place = open_place(flags["output"])
     sides = tuple(_side(path, dataset, place.name, name, terminal, flags) for path, name in ((a, "a"), (b, "b")))
+    first, second = (facts_of(side) for side in sides)
+    require_comparable(first, second)  # before anything is audited
+    if policy is not None:
+        require_classes(policy, first["labels"] or (), first["classes"])
     compared = _compare((sides[0], sides[1]), terminal, own_class=flags["own_class"])
     names = side_names(compared.first, compared.second)
     violations = () if policy is None else check(policy, compared.found, compared.first)
@@ -192,8 +198,8 @@ def _failures(compared: Comparison, terminal: Terminal) -> int:
 
 
 def _print_sides(compared: Comparison, names: tuple[str, str], terminal: Terminal) -> None:
-    terminal.print(f"A         {names[0]}")
-    terminal.print(f"B         {names[1]}")
+    for side, name in zip("AB", names, strict=True):
+        terminal.print(f"{side}         {name.removeprefix(f'{side}: ')}")
     left_out = compared.pairs.left_out
     terminal.print(f"images    {compared.found.images} explained by both" + (f", {left_out} not" if left_out else ""))
     if not compared.pairs.same_target.all():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradskip_onnx.audit.reading import Audit
-from gradskip_onnx.findings.estimates import COVERAGE, Estimate, estimates, mean, share, standing_out
+from gradskip_onnx.findings.estimates import COVERAGE, Estimate, estimates, mean, share, share_change, standing_out
 from gradskip_onnx.findings.found import Better, Finding, Findings, Flag
 from gradskip_onnx.findings.row import EXAMPLES, amount
 from gradskip_onnx.metrics.statistics import Interval, percentiles
@@ -81,6 +81,10 @@ def _share(_resamples: int, _seed: int) -> Estimate:
     return share
 
 
+def _share_change(_resamples: int, _seed: int) -> Estimate:
+    return share_change
+
+
 ROWS: tuple[Row, ...] = (
     Row("flips", "images to which the two give different classes", "share of images", "lower", "flipped", _share),
     *(Row(one.name, one.definition, one.unit, "higher", one.name, _mean(one.span)) for one in MEASURES),
@@ -90,7 +94,7 @@ ROWS: tuple[Row, ...] = (
         for one in MEASURES
     ),
     Row("accuracy-change", "how much more often the second is right", "share of labelled images", "higher",
-        "accuracy_change", _mean((-1.0, 1.0))),
+        "accuracy_change", _share_change),
     Row("probability-change", "probability that the second gives to the class it explains, minus that of the first",
         "difference of probabilities", "neither", "probability_change", _mean((-1.0, 1.0))),
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Pairs:
 
 def pair(first: Audit, second: Audit, step: Step) -> Pairs:
     """The pairs of two audits; raises InputError where they are not about the same images or classes."""
-    require_comparable(first, second)
+    require_comparable(first.facts, second.facts)
     observed = tuple(observe(audit, resamples=0, seed=0) for audit in (first, second))
     every = common_names(first, second)
     rows = _common(observed, every)
@@ -85,10 +86,10 @@ def _answers(both: Mapping[str, tuple[Array, Array]], labels: Array) -> dict[str
     }
 
 
-def require_comparable(first: Audit, second: Audit) -> None:
-    """Raise InputError for two audits of different tasks or numbers of classes."""
+def require_comparable(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
+    """Raise InputError for the facts of two audits of different tasks or numbers of classes."""
     for name, words in (("task", "the task"), ("classes", "the number of classes")):
-        one, other = first.facts[name], second.facts[name]
+        one, other = first[name], second[name]
         if one != other:
             raise InputError(f"the two cannot be compared: {words} is {one} in the first and {other} in the second")
 

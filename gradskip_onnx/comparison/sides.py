@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,14 @@ class ToAudit:
 
 Side = Audit | ToAudit
 Progress = Callable[[int], Step]
+
+
+def facts_of(side: Side) -> dict[str, Any]:
+    """What is known of a side before it is audited: its task, its classes and their names."""
+    if isinstance(side, Audit):
+        return {name: side.facts[name] for name in ("task", "classes", "labels")}
+    architecture = side.explainer.architecture
+    return {"task": architecture.task, "classes": architecture.classes, "labels": side.explainer.labels}
 
 
 def audited(side: Side, progress: Progress | None = None) -> Audit:

@@ -19,7 +19,7 @@ from gradskip_onnx.datasets import Dataset
 from gradskip_onnx.errors import GradskipError, InputError
 from gradskip_onnx.images.preprocess import Preprocess
 from gradskip_onnx.methods import choose_method
-from gradskip_onnx.model_file.opening import ModelFile
+from gradskip_onnx.model_file.opening import ModelFile, open_model_file
 from gradskip_onnx.types import Array
 
 from .check import Check
@@ -57,13 +57,19 @@ class Replayed:
 
 def open_model(model: str | ModelFile, facts: Mapping[str, Any], **settings: Any) -> Explainer:
     """The model as the audit used it: its preprocessing, size and class names; raises InputError for another model."""
+    file = model if isinstance(model, ModelFile) else open_model_file(model)
+    _require(facts["model"]["files"].get(facts["model"]["file"]), file.name, file.sha256())  # before anything is read
     explainer = load(
-        model, preprocess=Preprocess.from_dict(facts["preprocess"]), labels=facts["labels"] or None,
+        file, preprocess=Preprocess.from_dict(facts["preprocess"]), labels=facts["labels"] or None,
         size=tuple(facts["image_size"]), task=facts["task"], fitted=False, **settings,
     )  # fmt: skip
-    if explainer.sha256 != facts["model"]["sha256"]:
-        raise InputError(f"{explainer.name} is not the model of this audit: its SHA-256 is {explainer.sha256}")
+    _require(facts["model"]["sha256"], explainer.name, explainer.sha256)
     return explainer
+
+
+def _require(recorded: object, name: str, digest: str) -> None:
+    if digest != recorded:
+        raise InputError(f"{name} is not the model of this audit: its SHA-256 is {digest}, recorded {recorded}")
 
 
 def sample_of(audit: Audit, count: int, seed: int) -> list[int]:

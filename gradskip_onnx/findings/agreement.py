@@ -7,7 +7,7 @@ import numpy as np
 from gradskip_onnx.metrics.statistics import Interval
 from gradskip_onnx.types import Array
 
-from .estimates import around, combined, groups
+from .estimates import around, combined, groups, student
 from .found import Finding
 from .observed import NO_CLASS, Observed, directions
 from .row import Row, finding, outliers, striking
@@ -20,7 +20,7 @@ def agreement(row: Row, observed: Observed) -> Finding:
     classes, values = observed.classes(row.by), with_others(observed)
     parts = {index: (part.mean(), jackknife_error(part), len(part)) for index, part in groups(values, classes)}
     found = {
-        index: Interval(value, *SPAN, count) if count < 3 else around(value, error, SPAN, count)
+        index: Interval(value, *SPAN, count) if count < 3 else around(value, error, SPAN, count, student(count - 1))
         for index, (value, error, count) in parts.items()
     }
     flagged = outliers(row, values, classes)

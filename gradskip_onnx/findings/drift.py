@@ -9,7 +9,7 @@ import numpy as np
 from gradskip_onnx.metrics.statistics import Interval
 from gradskip_onnx.types import Array
 
-from .estimates import NORMAL, around, groups
+from .estimates import NORMAL, around, groups, share_change, share_gap, student
 from .found import Drift
 from .observed import Observed, common_names
 from .row import Row, Span
@@ -73,12 +73,21 @@ def _of_intervals(row: Row, now: Observed, then: Observed) -> Drift:
 
 
 def _mean(row: Row, change: Array, span: Span) -> Interval:
-    return around(float(change.mean()), row.error(change), span, len(change))
+    if row.shares:
+        return share_change(change)
+    return around(float(change.mean()), row.error(change), span, len(change), student(max(1, len(change) - 1)))
 
 
 def _gap(row: Row, ours: Array, theirs: Array, span: Span) -> Interval:
-    error = float(np.hypot(row.error(ours), row.error(theirs)))
-    return around(float(ours.mean() - theirs.mean()), error, span, min(len(ours), len(theirs)))
+    """The difference of two means, with the degrees of freedom of Welch and Satterthwaite."""
+    if row.shares:
+        return share_gap(ours, theirs)
+    counts, errors = np.array([len(ours), len(theirs)]), np.array([row.error(ours), row.error(theirs)])
+    squares = errors**2
+    known = np.isfinite(squares).all() and squares.any()
+    freedom = float(squares.sum() ** 2 / (squares**2 / (counts - 1)).sum()) if known else 1.0
+    error = float(np.hypot(*errors))
+    return around(float(ours.mean() - theirs.mean()), error, span, int(counts.min()), student(freedom))
 
 
 def _widest(span: Span) -> Span:

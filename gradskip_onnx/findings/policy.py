@@ -64,7 +64,7 @@ def read_policy(path: Path, known: Collection[str], sections: Collection[str] = 
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{where}: not TOML ({str(error)[:120]})") from None
     for name in document:
-        _known(f"{where}: section", name, sections)
+        _known(where, "section", name, sections)
     thresholds = [
         threshold
         for section in ("findings", "drift")
@@ -79,7 +79,7 @@ def read_policy(path: Path, known: Collection[str], sections: Collection[str] = 
 
 def _thresholds(where: str, section: str, finding: str, rules: Any, known: Collection[str]) -> Iterator[Threshold]:
     """The rule of a finding, or its several rules, written as [[findings.NAME]]."""
-    _known(f"{where}: {section}, finding", finding, known)
+    _known(f"{where}: {section}", "finding", finding, known)
     several = isinstance(rules, list)
     for at, rule in enumerate(rules if several else [rules]):
         name = f"{section}.{finding}" + (f"[{at}]" if several else "")
@@ -89,7 +89,7 @@ def _thresholds(where: str, section: str, finding: str, rules: Any, known: Colle
 def _threshold(where: str, section: str, name: str, finding: str, rule: Any) -> Threshold:
     rule = _table(where, "", rule)
     for key in rule:
-        _known(f"{where}: key", key, KEYS)
+        _known(where, "key", key, KEYS)
     limits = {key: _number(where, key, rule[key]) for key in ("min", "max") if key in rule}
     flagged = _count(where, "flagged", rule["flagged"]) if "flagged" in rule else None
     if not limits and flagged is None:
@@ -97,8 +97,7 @@ def _threshold(where: str, section: str, name: str, finding: str, rule: Any) -> 
     if flagged is not None and section == "drift":
         raise InputError(f"{where}: drift flags nothing; give min or max")
     bound = rule.get("bound", "value")
-    if bound not in BOUNDS:
-        raise unknown_name(f"{where}: bound", bound, BOUNDS)
+    _known(where, "bound", bound, BOUNDS)
     images = _count(where, "images", rule.get("images", FEWEST))
     classes = _classes(where, rule.get("classes", ALL))
     return Threshold(section, name, finding, limits.get("min"), limits.get("max"), flagged, bound, classes, images)
@@ -107,18 +106,17 @@ def _threshold(where: str, section: str, name: str, finding: str, rule: Any) -> 
 def _clusters(where: str, rule: Any) -> ClusterThreshold:
     rule = _table(where, "clusters", rule)
     for key in rule:
-        _known(f"{where}: clusters, key", key, CLUSTER_KEYS)
+        _known(f"{where}: clusters", "key", key, CLUSTER_KEYS)
     if "minority" not in rule:
         raise InputError(f"{where}: clusters: no threshold; give minority, how many minority clusters there may be")
     of = rule.get("of", "any")
-    if of not in CLUSTERS_OF:
-        raise unknown_name(f"{where}: clusters, of", of, CLUSTERS_OF)
+    _known(f"{where}: clusters", "word for of", of, CLUSTERS_OF)
     return ClusterThreshold(_count(f"{where}: clusters", "minority", rule["minority"]), of)
 
 
-def _known(what: str, name: str, known: Collection[str]) -> None:
+def _known(where: str, what: str, name: Any, known: Collection[str]) -> None:
     if name not in known:
-        raise unknown_name(what, name, known)
+        raise InputError(f"{where}: {unknown_name(what, name, known)}")
 
 
 def _table(where: str, name: str, value: Any) -> Mapping[str, Any]:

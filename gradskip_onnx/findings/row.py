@@ -91,8 +91,9 @@ def amount(gap: float, unit: str) -> str:
 
 
 def _worse_than_chance(row: Row, values: Array, chance: Array, classes: Array) -> tuple[Flag, ...]:
-    gaps = (values - chance) if row.better == "higher" else (chance - values)
-    overall, worse = below_zero(gaps, classes)
-    words = "less than" if row.better == "higher" else "more than"
+    higher = row.better == "higher"
+    gaps, best = (values - chance, row.span[1] - chance) if higher else (chance - values, chance - row.span[0])
+    overall, worse = below_zero(gaps, best, classes)
+    words = "less than" if higher else "more than"
     text = f"{words} the area of the place gives by chance"
     return tuple(Flag(index, text) for index in ([None] if overall else []) + worse)

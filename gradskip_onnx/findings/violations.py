@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradskip_onnx.audit.reading import Audit
+from gradskip_onnx.errors import InputError
 from gradskip_onnx.images.classes import find_class
 from gradskip_onnx.metrics.statistics import Interval
 
@@ -25,6 +26,23 @@ class Violation:
     high: float | None
     threshold: float
     text: str
+
+
+def require_classes(policy: Policy, labels: Sequence[str], count: int) -> None:
+    """Raise InputError for a class of the policy that the model does not have, best before an audit begins."""
+    for threshold in policy.thresholds:
+        try:
+            classes_of(threshold, labels, count)
+        except InputError as error:
+            raise InputError(f"policy: {threshold.name}: {error}") from None
+
+
+def classes_of(threshold: Threshold, labels: Sequence[str], count: int) -> list[int]:
+    """The indices of the classes that a threshold lists; none where it is about all, or about every class."""
+    if isinstance(threshold.classes, str):
+        return []
+    found = (find_class(one, labels, count) for one in threshold.classes)
+    return [index for index in found if index is not None]
 
 
 def check(policy: Policy, findings: Findings, audit: Audit) -> tuple[Violation, ...]:
@@ -84,8 +102,7 @@ def _judged(
         judged = [(index, one) for index, one in sorted(classes.items()) if one.count >= threshold.images]
         return [*judged] or [(None, None)]
     labels, count = tuple(audit.facts["labels"] or ()), int(audit.facts["classes"])
-    indices = [find_class(one, labels, count) for one in threshold.classes]
-    return [(index, classes.get(index)) for index in indices if index is not None]
+    return [(index, classes.get(index)) for index in classes_of(threshold, labels, count)]
 
 
 def _minorities(threshold: ClusterThreshold, findings: Findings, audit: Audit) -> Iterator[Violation]:

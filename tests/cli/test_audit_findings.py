@@ -66,6 +66,16 @@ def test_a_mistake_in_a_policy_is_said_before_the_audit_begins(folder):
     assert not (folder / "never").exists()
 
 
+def test_a_class_of_a_policy_that_the_model_lacks_is_said_before_the_audit_begins(folder):
+    (folder / "class.toml").write_text('[findings.border]\nmax = 1\nclasses = ["moon", "unicorn"]')
+
+    result = run(*BASE, "-o", str(folder / "never"), "--policy", str(folder / "class.toml"))
+
+    assert result.exit_code == 2
+    assert "policy: findings.border: no class is called 'unicorn'" in result.stderr
+    assert not (folder / "never").exists()
+
+
 def test_a_baseline_shows_drift(folder):
     (folder / "drift.toml").write_text("[drift.border]\nmax = 0.01\nmin = -0.01")
 

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 import gradskip_onnx
 from gradskip_onnx.demo import demo_model
 from tests.support.command_line import fails, run
-from tests.support.evaluation_data import pictures
+from tests.support.evaluation_data import model_bytes, pictures
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("sklearn")
@@ -168,6 +168,19 @@ def test_segmentation_explains_the_classes_of_the_first(folder):
 )
 def test_mistakes_are_one_line(folder, arguments, text):
     fails(run("compare", *arguments, "-o", folder / "never"), 2, text)
+
+
+def test_what_cannot_be_compared_is_not_audited(tmp_path):
+    other = tmp_path / "five.onnx"
+    other.write_bytes(model_bytes())
+
+    fails(run("compare", demo_model(), other, "planted:2", "-o", tmp_path / "never"), 2, "the number of classes is 8")
+    assert not (tmp_path / "never").exists()
+    policy = tmp_path / "class.toml"
+    policy.write_text('[findings.flips]\nmax = 0\nclasses = ["unicorn"]')
+    same = (demo_model(), demo_model(), "planted:2", "-o", tmp_path / "never", "--policy", policy)
+    fails(run("compare", *same), 2, "policy: findings.flips: no class is called 'unicorn'")
+    assert not (tmp_path / "never").exists()
 
 
 def test_a_policy_for_audits_does_not_fit(folder):
