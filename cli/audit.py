@@ -114,15 +114,22 @@ def audit(model: Path, data: str, **flags: Any) -> None:
     duckdb read all of it, and `verify` and `replay` check it later.
     """
     from gradskip_onnx.audit.run import run_audit
+    from gradskip_onnx.findings.drift import require_comparable
     from gradskip_onnx.findings.violations import require_classes
 
     from .console import Terminal
 
     settings = read_settings(flags)
-    policy, _ = read_request(flags, [region.name for region in settings.regions])  # a mistake is better known before
+    policy, baseline = read_request(
+        flags, [region.name for region in settings.regions]
+    )  # a mistake is better known before
     check_request(flags)
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
     explainer, dataset = open_both(model, data, terminal, flags)
+    if baseline is not None:
+        require_comparable(
+            baseline.facts, {"task": explainer.architecture.task, "classes": explainer.architecture.classes}
+        )
     if policy is not None:
         require_classes(policy, explainer.labels, explainer.architecture.classes)
     terminal.warn([*dataset.warnings, *unused_labels(dataset, explainer)])

@@ -57,6 +57,9 @@ def find_and_judge(audit: Audit, terminal: Terminal, flags: Mapping[str, Any]) -
     policy, baseline = read_request(flags, region_names(audit.facts))
     found = find(audit, baseline)
     audit.place.write(FINDINGS, encode_findings(found))
+    if found.baseline is not None and found.baseline.differs:
+        words = ", ".join(found.baseline.differs)
+        terminal.warn([f"baseline {flags['baseline']} differs in {words}: a change need not be one of the model"])
     _print_findings(found, audit, terminal)
     if policy is None:
         audit.place.remove(VIOLATIONS)

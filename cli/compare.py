@@ -81,8 +81,8 @@ def compare(a: str, b: str, data: str | None, **flags: Any) -> None:
     from gradskip_onnx.comparison.compare import NAMES
     from gradskip_onnx.comparison.files import write_comparison
     from gradskip_onnx.comparison.page import side_names
-    from gradskip_onnx.comparison.pairs import require_comparable
     from gradskip_onnx.comparison.sides import facts_of
+    from gradskip_onnx.findings.drift import require_comparable
     from gradskip_onnx.findings.policy import read_policy
     from gradskip_onnx.findings.violations import check, require_classes
 

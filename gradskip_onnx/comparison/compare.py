@@ -11,7 +11,8 @@ from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.findings.estimates import COVERAGE, Estimate, estimates, mean, share, share_change, standing_out
 from gradskip_onnx.findings.found import Better, Finding, Findings, Flag
 from gradskip_onnx.findings.row import EXAMPLES, amount
-from gradskip_onnx.metrics.statistics import Interval, percentiles
+from gradskip_onnx.imports.optional import import_optional
+from gradskip_onnx.metrics.statistics import Interval
 from gradskip_onnx.types import Array
 
 from .measures import MEASURES
@@ -19,7 +20,6 @@ from .pairs import Pairs, Step, pair
 
 RESAMPLES = 2000
 TAIL = 0.05  # the share of the images with the lowest similarity
-AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,18 +55,20 @@ def compare(
 
 
 def tail(span: tuple[float, float]) -> Callable[[int, int], Estimate]:
-    """The value that TAIL of the images stay below, with a bootstrap interval."""
+    """The value that TAIL of the images stay below, with its exact interval, whatever the distribution.
 
-    def estimate(resamples: int, seed: int) -> Estimate:
+    So many of n images as Binomial(n, TAIL) says lie below the true value: its ends are those of ranks. Fewer than 72
+    images may all lie above it, so that only `span` is below them.
+    """
+
+    def estimate(_resamples: int, _seed: int) -> Estimate:
         def quantile(values: Array) -> Interval:
-            count, value = len(values), float(np.quantile(values, TAIL))
-            if count == 1:
-                return Interval(value, *span, 1)
-            rng, step = np.random.default_rng(seed), max(1, AT_ONCE // count)
-            sizes = [min(step, resamples - start) for start in range(0, resamples, step)]
-            drawn = [np.quantile(values[rng.integers(count, size=(size, count))], TAIL, axis=1) for size in sizes]
-            low, high = percentiles(np.concatenate(drawn), COVERAGE)
-            return Interval(value, low, high, count)
+            if len(values) > 1 and np.ptp(values) == 0:  # as of a file and itself: certain, as their mean is
+                return Interval(float(values[0]), float(values[0]), float(values[0]), len(values))
+            count, rising = len(values), np.concatenate([span[:1], np.sort(values), span[1:]])
+            below = import_optional("scipy.stats", "audit").binom(count, TAIL)
+            low, high = (int(below.ppf(end)) for end in ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2))
+            return Interval(float(np.quantile(values, TAIL)), float(rising[low]), float(rising[high + 1]), count)
 
         return quantile
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.errors import InputError
+from gradskip_onnx.findings.drift import require_comparable
 from gradskip_onnx.findings.observed import NO_CLASS, Observed, common_names, observe
 from gradskip_onnx.types import Array
 
@@ -84,14 +84,6 @@ def _answers(both: Mapping[str, tuple[Array, Array]], labels: Array) -> dict[str
         "check_passed_a": both["check_passed"][0],
         "check_passed_b": both["check_passed"][1],
     }
-
-
-def require_comparable(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
-    """Raise InputError for the facts of two audits of different tasks or numbers of classes."""
-    for name, words in (("task", "the task"), ("classes", "the number of classes")):
-        one, other = first[name], second[name]
-        if one != other:
-            raise InputError(f"the two cannot be compared: {words} is {one} in the first and {other} in the second")
 
 
 def _common(both: Sequence[Observed], names: Sequence[Sequence[str]]) -> tuple[Array, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from gradskip_onnx.errors import InputError
 from gradskip_onnx.metrics.statistics import Interval
 from gradskip_onnx.output.json_text import encode_json
 
-from .found import Cluster, Drift, Finding, Findings, Flag
+from .found import Baseline, Cluster, Drift, Finding, Findings, Flag
 from .violations import Violation
 
 FORMAT = 1
@@ -67,6 +68,7 @@ def as_document(findings: Findings) -> dict[str, Any]:
             }
             for one in findings.drift
         ],
+        "baseline": None if findings.baseline is None else asdict(findings.baseline),
     }
 
 
@@ -143,7 +145,9 @@ def _findings(document: Mapping[str, Any]) -> Findings:
         Drift(one["finding"], one["paired"], _interval(one["overall"]), _classes(one["classes"]))
         for one in document["drift"]
     )
-    return Findings(int(document["images"]), tuple(findings), tuple(clusters), tuple(drift))
+    since = document["baseline"]
+    baseline = None if since is None else Baseline(**since | {"differs": tuple(since["differs"])})
+    return Findings(int(document["images"]), tuple(findings), tuple(clusters), tuple(drift), baseline)
 
 
 def _interval(found: Mapping[str, Any] | None) -> Interval | None:

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from gradskip_onnx.audit.reading import Audit
+from gradskip_onnx.errors import InputError
 from gradskip_onnx.metrics.statistics import Interval
 from gradskip_onnx.types import Array
 
 from .estimates import NORMAL, around, groups, share_change, share_gap, student
-from .found import Drift
+from .found import Baseline, Drift
 from .observed import Observed, common_names
 from .row import Row, Span
 
+ASKED = ("method", "options", "score", "target", "preprocess", "regions", "check", "labels")  # of audit.json
 SHARED = 0.5  # of the images of either audit: with fewer in common, the audits are of different images
+
+
+def require_comparable(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
+    """Raise InputError for the facts of two audits of different tasks or numbers of classes."""
+    for name, words in (("task", "the task"), ("classes", "the number of classes")):
+        one, other = first[name], second[name]
+        if one != other:
+            raise InputError(f"the two cannot be compared: {words} is {one} in the first and {other} in the second")
+
+
+def baseline_of(now: Audit, then: Audit) -> Baseline:
+    """What an audit is compared with; raises InputError for an audit of another task or of other classes."""
+    require_comparable(then.facts, now.facts)
+    model, differs = then.facts["model"], (name for name in ASKED if now.facts[name] != then.facts[name])
+    return Baseline(model["file"], model["sha256"], then.facts["data"]["list_sha256"], tuple(differs))
 
 
 def find_drift(rows: Sequence[Row], now: Observed, then: Observed) -> tuple[Drift, ...]:

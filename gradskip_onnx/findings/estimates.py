@@ -10,7 +10,7 @@ from gradskip_onnx.imports.optional import import_optional
 from gradskip_onnx.metrics.statistics import LEVEL, Interval, holm, percentiles, resampled_means
 from gradskip_onnx.types import Array
 
-from .observed import NO_CLASS
+from .observed import NO_CLASS, ROUNDING
 
 COVERAGE = 0.95
 NORMAL = 1.959964  # quantile of the normal distribution: a coverage of 95 %
@@ -152,8 +152,8 @@ def below_zero(gaps: Array, best: Array, classes: Array) -> tuple[bool, list[int
 
 def _p_below(gaps: Array, best: Array) -> float:
     sample = np.append(gaps, best.mean())
-    if np.ptp(sample) == 0:
-        return float(sample[0] >= 0)
+    if np.ptp(sample) <= ROUNDING:
+        return float(sample[0] >= -ROUNDING)
     return float(import_optional("scipy.stats", "audit").ttest_1samp(sample, 0.0, alternative="less").pvalue)
 
 

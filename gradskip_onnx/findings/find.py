@@ -9,7 +9,7 @@ from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.errors import InputError
 
 from .clusters import find_clusters
-from .drift import find_drift
+from .drift import baseline_of, find_drift
 from .found import Findings
 from .observed import observe
 from .table import rows_of
@@ -26,7 +26,8 @@ def find(audit: Audit, baseline: Audit | None = None, *, resamples: int = RESAMP
     found = tuple(row.measure(row, observed) for row in rows)
     earlier = None if baseline is None else observe(baseline, resamples=resamples, seed=seed)
     drift = () if earlier is None else find_drift(rows, observed, earlier)
-    return Findings(len(observed.positions), found, find_clusters(observed), drift)
+    since = None if baseline is None else baseline_of(audit, baseline)
+    return Findings(len(observed.positions), found, find_clusters(observed), drift, since)
 
 
 def region_names(facts: Mapping[str, Any]) -> list[str]:

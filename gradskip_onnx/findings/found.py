@@ -60,6 +60,16 @@ class Drift:
     classes: Mapping[int, Interval]
 
 
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The earlier audit that drift is measured from."""
+
+    model: str  # the name of its file
+    model_sha256: str
+    list_sha256: str  # of the names and labels of its images
+    differs: tuple[str, ...]  # what it was asked in another way: method, options, check
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
     """All findings of an audit of so many images."""
@@ -68,6 +78,7 @@ class Findings:
     findings: tuple[Finding, ...]
     clusters: tuple[Cluster, ...] = ()
     drift: tuple[Drift, ...] = ()
+    baseline: Baseline | None = None
 
     def named(self, name: str) -> Finding:
         """The finding of a name; raises InputError for an unknown one."""

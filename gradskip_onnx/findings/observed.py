@@ -19,7 +19,7 @@ FINEST = 16  # cells of the common grid along a side: places are compared, not p
 AT_ONCE = 512  # maps read at a time
 MOST_KEPT = 50_000  # maps held for comparisons of classes: 50 MB at 16 x 16
 NO_CLASS = -1
-ROUNDING = 1e-9  # of the length of a map; what differs from its mean by less is constant
+ROUNDING = 1e-9  # what differs by less, of the length of a map or of a share, is constant
 
 
 @dataclass(frozen=True, slots=True, eq=False)

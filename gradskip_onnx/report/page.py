@@ -63,6 +63,7 @@ def render(content: Content, means: MeanMaps, date: str, versions: str) -> bytes
         most_charts=MOST_CHARTS,
         most_raised=MOST_RAISED,
         drift=[*drift_rows(content)],
+        baseline=content.findings.baseline,
         classes=classes(content, means, MOST_CLASSES),
         classes_left=len(means.classes) - min(MOST_CLASSES, len(shown_classes(means))),
         clusters=patterns(content),

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gradskip_onnx.findings.found import Cluster, Finding
+from gradskip_onnx.findings.found import Better, Cluster, Finding
 from gradskip_onnx.findings.words import base_of, interval_text, title_of, value_text
+from gradskip_onnx.metrics.statistics import Interval
 
 from .cards import STRIP, Card, strip
 from .charts import FEWEST, Histogram, Ranges, histogram, ranges
@@ -125,17 +126,26 @@ def _charted(content: Content, finding: Finding) -> Charted | None:
 
 def drift_rows(content: Content) -> Iterator[dict[str, Any]]:
     """How much each finding has changed since the baseline."""
-    units = {finding.name: finding.unit for finding in content.findings.findings}
+    known = {finding.name: (finding.unit, finding.better) for finding in content.findings.findings}
     for drift in content.findings.drift:
         if drift.overall is not None:
-            unit, found = units.get(drift.finding, ""), drift.overall
+            found, (unit, better) = drift.overall, known.get(drift.finding, ("", "neither"))
             yield {
                 "title": title_of(drift.finding),
                 "value": value_text(found.value, unit),
                 "interval": interval_text(found, unit),
-                "beyond": found.low > 0 or found.high < 0,
+                "outcome": outcome(found, better),
                 "paired": drift.paired,
             }
+
+
+def outcome(change: Interval, better: Better) -> str:
+    """What a change means, in a word; empty where the interval holds no change at all."""
+    if change.low <= 0 <= change.high:
+        return ""
+    if better == "neither":
+        return "changed"
+    return "better" if (change.value > 0) == (better == "higher") else "worse"
 
 
 def classes(content: Content, means: MeanMaps, most: int) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 from gradskip_onnx.audit.private import hidden
 from gradskip_onnx.audit.row import Row
 from gradskip_onnx.errors import InputError
-from gradskip_onnx.findings.documents import encode_findings
+from gradskip_onnx.findings.documents import encode_findings, read_findings
 from gradskip_onnx.findings.find import find, finding_names
 from gradskip_onnx.findings.found import Findings
 from tests.support.audit_data import failed_row, good_row, write_audit
@@ -210,3 +210,28 @@ def test_drift_of_an_audit_from_itself_is_nothing(audit):
 
     assert {one.overall.value for one in found.drift if one.overall} == {0.0}
     assert {"accuracy", "border", "agreement", "region:logo"} <= {one.finding for one in found.drift}
+
+
+def test_the_baseline_is_named_with_what_was_asked_otherwise(tmp_path):
+    rows = [good_row(at, 3, np.random.default_rng(0)) for at in range(12)]
+    then = write_audit(tmp_path / "then", rows=rows)
+    now = write_audit(tmp_path / "now", rows=rows, method="rollout", options={})
+
+    found = find(now, then)
+
+    assert found.baseline is not None
+    assert found.baseline.model_sha256 == then.facts["model"]["sha256"]
+    assert set(found.baseline.differs) >= {"method"}
+    alike = find(then, then).baseline
+    assert alike is not None
+    assert alike.differs == ()
+    (tmp_path / "now" / "findings.json").write_bytes(encode_findings(found))
+    assert read_findings(now.place).baseline == found.baseline
+
+
+def test_an_audit_of_other_classes_is_no_baseline(tmp_path):
+    rows = [good_row(at, 3, np.random.default_rng(0)) for at in range(12)]
+    other = write_audit(tmp_path / "other", rows=rows, classes=9)
+
+    with pytest.raises(InputError, match="the number of classes is 9"):
+        find(write_audit(tmp_path / "now", rows=rows), other)

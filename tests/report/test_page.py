@@ -6,6 +6,7 @@ import base64
 import hashlib
 import itertools
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,11 +15,13 @@ import pytest
 from PIL import Image
 
 from gradskip_onnx.audit.reading import Audit
+from gradskip_onnx.audit.row import Row
+from gradskip_onnx.findings.find import find
 from gradskip_onnx.images.preprocess import Preprocess, geometry, prepare
 from gradskip_onnx.report.pictures import heat_map
 from gradskip_onnx.report.write import CARD, DOCUMENT, PAGE, write_report
 from tests.report.hostile import OPEN, VIOLATIONS, found, hostile_audit
-from tests.support.audit_data import write_audit
+from tests.support.audit_data import good_row, write_audit
 
 VOID = {"meta", "img", "input", "br", "link", "hr"}
 
@@ -235,3 +238,27 @@ def test_the_part_that_the_model_saw_is_where_preprocessing_puts_it():
 
 def test_the_files_are_named(hostile: Audit):
     assert set(hostile.place.files()) >= {PAGE, DOCUMENT, CARD}
+
+
+def test_a_change_is_called_better_or_worse_and_its_baseline_is_named(tmp_path: Path):
+    """Half of the relevance has left the border since an audit of a file whose name is a tag, by another method."""
+    now = write_audit(tmp_path / "now")
+    rows = [replace(row, border=0.9, negative_share=0.5) for row in good_rows(40)]
+    model = {"file": "<b>old.onnx", "sha256": "c" * 64, "files": {}}
+    then = write_audit(tmp_path / "then", rows=rows, model=model, method="rollout")
+
+    write_report(now, find(now, then, resamples=50), None, None)
+
+    page = page_of(now)
+    assert "an earlier audit of &lt;b&gt;old.onnx (SHA-256 <code>cccccccccccccccc…</code>)" in page
+    assert "It differs from this one in method," in page
+    outcomes = dict(re.findall(r'<th scope="row">([^<]+)</th><td class="n"><b>[^<]*</b></td><td class="n">[^<]*</td>'
+                               r'<td class="c [a-z]*">([^<]+)</td>', page))  # fmt: skip
+    assert outcomes["Relevance on the border"] == "better"
+    assert outcomes["Relevance against the class"] == "changed"
+    assert outcomes["Images that failed"] == "–"
+
+
+def good_rows(count: int) -> list[Row]:
+    rng = np.random.default_rng(0)
+    return [good_row(at, 3, rng) for at in range(count)]
