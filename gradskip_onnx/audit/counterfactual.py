@@ -1,7 +1,8 @@
 """The counterfactual check: is what a map calls relevant what the model needs?
 
-The most relevant patches of an image are erased, then as many random ones, and the file is asked again. The intact
-image rides along in the same batch, which proves on the way that the instrumented model gives the file's own scores.
+The most relevant patches of an image are erased, then as many random ones, and the file is asked again. It is asked
+about the intact images too, in the batch in which they were explained, which proves on the way that the instrumented
+model gives the file's own scores: in another batch a dynamically quantised file answers differently itself.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 
@@ -53,11 +54,30 @@ class Answer:
         return self.erased < self.random
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Intact:
+    """What the file says of an image as it is."""
+
+    difference: float
+    same_class: bool
+    probability: float
+    pixels: Array | None  # in segmentation: where the class is
+
+
 def ask(run: Run, task: Task, questions: Sequence[Question], settings: CheckSettings, batch: int) -> list[Answer]:
     """The answer to each question; images of different questions share batches of at most `batch`."""
-    images = (image for question in questions for image in _images(question, settings))
-    scores = (row for part in in_batches(images, batch) for row in run(np.stack(part)))
-    return [_answer(task, question, scores, settings) for question in questions]
+    rows = _in_batches(run, (question.sample.image for question in questions), batch)
+    intact = [_intact(task, question, row) for question, row in zip(questions, rows, strict=True)]
+    scores = _in_batches(run, (image for question in questions for image in _images(question, settings)), batch)
+    return [
+        _answer(task, question, found, islice(scores, 1 + settings.draws), settings)
+        for question, found in zip(questions, intact, strict=True)
+    ]
+
+
+def _in_batches(run: Run, images: Iterator[Array], batch: int) -> Iterator[Array]:
+    """The scores of each image; only those of one batch are held, for in a segmentation they are large."""
+    return (row for part in in_batches(images, batch) for row in run(np.stack(part)))
 
 
 def erased_patches(question: Question, share: float) -> Array:
@@ -75,10 +95,9 @@ def count_of(patches: int, share: float) -> int:
 
 
 def _images(question: Question, settings: CheckSettings) -> Iterator[Array]:
-    """The intact image, the one without its most relevant patches, and one for each draw of random ones."""
+    """The image without its most relevant patches, and one for each draw of random ones."""
     sample = question.sample
     fill, chosen = FILLS[settings.fill](sample), erased_patches(question, settings.share)
-    yield sample.image
     yield _without(sample, chosen, fill)
     rng = np.random.default_rng((sample.seed, DRAWS))
     for _ in range(settings.draws):
@@ -97,21 +116,26 @@ def _patch_of_pixel(size: Size, side: int) -> Array:
     return of_each_pixel(np.arange(rows * columns).reshape(rows, columns), size, side)
 
 
-def _answer(task: Task, question: Question, scores: Iterator[Array], settings: CheckSettings) -> Answer:
-    intact = next(scores)
-    target = question.sample.target
-    pixels = task.explained(intact, target, None)  # in segmentation: where the intact image shows the class
-    every = chain(
-        [intact], islice(scores, 1 + settings.draws)
-    )  # one after the other: those of a segmentation are large
-    chances = [float(task.probability(each[None], target, pixels)[0]) for each in every]
-    both = np.stack([intact, question.logits])
-    rows, columns = (-(-side // question.sample.patch) for side in question.sample.size)
-    return Answer(
+def _intact(task: Task, question: Question, scores: Array) -> Intact:
+    target, both = question.sample.target, np.stack([scores, question.logits])
+    pixels = task.explained(scores, target, None)  # in segmentation: where the intact image shows the class
+    return Intact(
         difference=float(np.abs(both[0].astype(np.float64) - both[1]).max()),
         same_class=len(set(task.predicted(both).tolist())) == 1,
+        probability=float(task.probability(scores[None], target, pixels)[0]),
+        pixels=pixels,
+    )
+
+
+def _answer(task: Task, question: Question, intact: Intact, scores: Iterator[Array], settings: CheckSettings) -> Answer:
+    target, sample = question.sample.target, question.sample
+    chances = [float(task.probability(each[None], target, intact.pixels)[0]) for each in scores]
+    rows, columns = (-(-side // sample.patch) for side in sample.size)
+    return Answer(
+        difference=intact.difference,
+        same_class=intact.same_class,
         patches=count_of(rows * columns, settings.share),
-        intact=chances[0],
-        erased=chances[1],
-        random=float(np.mean(chances[2:])),
+        intact=intact.probability,
+        erased=chances[0],
+        random=float(np.mean(chances[1:])),
     )

@@ -85,15 +85,23 @@ class PartWork:
         def work(subjects: Sequence[Subject]) -> list[Row]:
             return make_rows(self.explainer, own, subjects, self.settings, covers)
 
-        jobs = ((part, position) for part in parts for position in self.positions(part))
-        outcomes = run_jobs(jobs, prepare, work, batch_size=self.settings.batch_size, ahead=AHEAD, caught=GradskipError)
-        for part, group in groupby(outcomes, key=lambda outcome: outcome.job[0]):
-            rows = []
-            for outcome in group:
-                rows.append(self._row(outcome))
-                step(self._entry(outcome.job).id)
-            self.explainer.model.require_unchanged()  # or every row of the part may be about another model
-            write_part(self.place, part, rows)
+        size = self.settings.batch_size
+        for some in [parts] if self.part_size % size == 0 else ([part] for part in parts):  # no batch is in two parts
+            jobs = ((part, position) for part in some for position in self.positions(part))
+            outcomes = run_jobs(jobs, prepare, work, batch_size=size, ahead=AHEAD, caught=GradskipError)
+            for part, group in groupby(outcomes, key=lambda outcome: outcome.job[0]):
+                rows = []
+                for outcome in group:
+                    rows.append(self._row(outcome))
+                    step(self._entry(outcome.job).id)
+                self.explainer.model.require_unchanged()  # or every row of the part may be about another model
+                write_part(self.place, part, rows)
+
+    def batch_of(self, position: int) -> range:
+        """The places of the images that are in one batch with an image: what dynamically quantised files hang on."""
+        own, size = self.positions(position // self.part_size), self.settings.batch_size
+        start = own.start + (position - own.start) // size * size
+        return range(start, min(start + size, own.stop))
 
     def _entry(self, job: Position) -> Entry:
         return self.dataset.entries[job[1]]

@@ -13,7 +13,7 @@ from gradskip_onnx.audit.explain import Covers, make_rows
 from gradskip_onnx.audit.reading import Audit
 from gradskip_onnx.audit.row import Row
 from gradskip_onnx.audit.settings import AuditSettings, CheckSettings
-from gradskip_onnx.audit.subject import read_subject
+from gradskip_onnx.audit.subject import Subject, read_subject
 from gradskip_onnx.audit.work import PartWork
 from gradskip_onnx.datasets import Dataset
 from gradskip_onnx.errors import GradskipError, InputError
@@ -87,21 +87,59 @@ def replay(
     positions: Sequence[int],
     tolerances: Tolerances = Tolerances(),
 ) -> Iterator[Replayed]:
-    """Run images again, one after the other, and compare each with its row."""
-    settings = settings_of(audit.facts)
-    work = PartWork(explainer, dataset, audit.place, settings, audit.part_size)
-    covers = Covers(settings)
+    """Run images again, and compare each with its row: first alone, and if that is too far, in the batch of then.
+
+    Of a dynamically quantised file the answer to an image hangs on the others in its batch, which share its scales.
+    """
+    again = _Again(PartWork(explainer, dataset, audit.place, settings_of(audit.facts), audit.part_size))
     rows = audit.rows(positions, COLUMNS)
     for position, row, scores in zip(positions, rows, audit.maps(positions), strict=True):
         try:
-            if position >= len(dataset.entries):
-                raise InputError("not in the data")
-            subject = read_subject(position, dataset.entries[position], explainer, work.labels, settings)
-            made = make_rows(explainer, work.own, [subject], settings, covers)[0]
+            found = compare(row, scores, again.alone(position), tolerances)
+            if found.wrong and (made := again.in_its_batch(position)) is not None:
+                together = compare(row, scores, made, tolerances)
+                found = found if together.wrong else together
         except GradskipError as error:
             yield Replayed(position, row["image"], None, None, (str(error),))
             continue
-        yield compare(row, scores, made, tolerances)
+        yield found
+
+
+class _Again:
+    """Makes rows again, of an image alone or of its whole batch; the last batch is kept."""
+
+    def __init__(self, work: PartWork) -> None:
+        self._work, self._covers = work, Covers(work.settings)
+        self._held: tuple[range, dict[int, Row]] = (range(0), {})
+
+    def alone(self, position: int) -> Row:
+        return self._rows([self._read(position)])[0]
+
+    def in_its_batch(self, position: int) -> Row | None:
+        """The row of an image among those that were run with it; None if these cannot be run together."""
+        places = self._work.batch_of(position)
+        if self._held[0] != places:
+            subjects = [subject for subject in map(self._read_if_possible, places) if subject is not None]
+            try:
+                self._held = places, {row.position: row for row in self._rows(subjects)}
+            except GradskipError:  # then they were run one by one in the audit too
+                self._held = places, {}
+        return self._held[1].get(position)
+
+    def _rows(self, subjects: Sequence[Subject]) -> list[Row]:
+        return make_rows(self._work.explainer, self._work.own, subjects, self._work.settings, self._covers)
+
+    def _read(self, position: int) -> Subject:
+        entries = self._work.dataset.entries
+        if position >= len(entries):
+            raise InputError("not in the data")
+        return read_subject(position, entries[position], self._work.explainer, self._work.labels, self._work.settings)
+
+    def _read_if_possible(self, position: int) -> Subject | None:
+        try:
+            return self._read(position)
+        except GradskipError:
+            return None
 
 
 def settings_of(facts: Mapping[str, Any]) -> AuditSettings:

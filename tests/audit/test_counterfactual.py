@@ -107,11 +107,11 @@ def test_the_intact_image_proves_the_logits():
 
 
 def test_images_share_batches():
-    """Three images of seven variants each, eight at a time: three runs of the model and not three times one."""
+    """Three images as they are, by themselves; of each six variants, eight at a time and not six."""
     model = CornerModel()
     counterfactual.ask(model.logits, TASK, [question((0, 0))] * 3, CheckSettings(0.1, "mean", 5), 8)
 
-    assert model.batches == [8, 8, 5]
+    assert model.batches == [3, 8, 8, 2]
 
 
 def test_at_least_one_patch_and_never_all():
