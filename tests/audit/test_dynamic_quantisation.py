@@ -53,7 +53,12 @@ def test_the_file_is_asked_about_the_batch_that_was_explained(
     """Not by the numbers: a value at the border of two steps is now and then rounded to the other one."""
     images = np.stack([model.prepare(entry.read()).values for entry in load(DATA).entries])
     asked, ask = list[np.ndarray](), OwnModel.logits
-    monkeypatch.setattr(OwnModel, "logits", lambda own, batch: asked.append(batch) or ask(own, batch))
+
+    def recorded(own: OwnModel, batch: np.ndarray) -> np.ndarray:
+        asked.append(batch)
+        return ask(own, batch)
+
+    monkeypatch.setattr(OwnModel, "logits", recorded)
 
     run_audit(model, load(DATA), tmp_path, SETTINGS)
 
