@@ -50,7 +50,7 @@ class Audit:
     @property
     def whole(self) -> bool:
         """Whether every image has its row."""
-        return len(self.parts) == -(-self.images // self.part_size)
+        return {*range(-(-self.images // self.part_size))} <= {*self.parts}
 
     @cached_property
     def table(self) -> pa.Table:
@@ -76,7 +76,8 @@ class Audit:
 
         A part is read once for positions in a row that lie in it, and only one is held at a time.
         """
-        held, table = -1, None
+        held: int | None = None
+        table = None
         for position in self.explained if positions is None else positions:
             number = int(position) // self.part_size
             if number != held:

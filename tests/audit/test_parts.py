@@ -150,6 +150,8 @@ class TestReading:
 
         with pytest.raises(InputError, match="position 3 failed and has no map"):
             audit.map(3)
+        with pytest.raises(InputError, match="no image at position -1"):
+            audit.map(-1)
         with pytest.raises(InputError, match="no image at position 20"):
             audit.map(20)
 
