@@ -43,6 +43,7 @@ class Sample:
     side: int
     options: dict[str, Any] | None = None
     batch: int = 1
+    peer: bool = True  # whether PyTorch takes part; it holds attention and gradients of all blocks at once
 
     @property
     def file(self) -> str:
@@ -51,7 +52,7 @@ class Sample:
 
 SERIES: dict[str, tuple[Sample, ...]] = {
     "tokens": (
-        *(Sample("ViT-S/16", side, SMALL) for side in (224, 512, 768, 1024)),
+        *(Sample("ViT-S/16", side, SMALL, peer=side <= 1024) for side in (224, 512, 768, 1024, 1536)),
         Sample("ViT-B/16", 768, BASE),
         *(Sample("SegFormer-B0", side) for side in (512, 1024)),
     ),
@@ -171,7 +172,7 @@ def apart(role: str, path: Path, sample: Sample, threads: int | None, method: st
 def measure(sample: Sample, path: Path, threads: int | None, method: str, known: dict[str, Figures]) -> Figures:
     """All figures of a sample by a method; those of `known` are not measured again, new ones are added to it."""
     found: Figures = {}
-    roles = ["plain", "explained", *(["torch"] if method == "gradskip" and sample.options else [])]
+    roles = ["plain", "explained", *(["torch"] if method == "gradskip" and sample.options and sample.peer else [])]
     for role in roles:
         key = " ".join([role, sample.file, str(sample.batch), method if role == "explained" else "", str(threads)])
         if key not in known:

@@ -11,6 +11,7 @@ import click
 from gradskip_onnx.errors import GradskipError, printable
 from gradskip_onnx.version import __version__
 
+from .numpy_on_zen4 import sort_quickly
 from .plugin_warnings import plugin_warnings
 from .quiet_libraries import quiet_libraries
 
@@ -121,4 +122,5 @@ def cli(traceback: bool) -> None:
 
 def main() -> None:
     """Entry point of the console script."""
+    sort_quickly()
     cli(prog_name="gradskip-onnx")

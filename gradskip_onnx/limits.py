@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 
 from .errors import InputError, ModelError
+from .machine import free_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Limit:
     name: str
     default: int
     unit: str
+    of_free: float = 0.0  # so many for each byte of memory that is free, where that is more than the default
 
     @property
     def variable(self) -> str:
@@ -25,11 +27,13 @@ class Limit:
 
     @property
     def amount(self) -> int:
-        """The limit as it is now: the default, or what the environment says."""
+        """The limit as it is now: what the environment says, else the default or what the free memory allows."""
         text = os.environ.get(self.variable, "")
         if text and not (text.isascii() and text.isdigit() and len(text) < 20):
             raise InputError(f"{self.variable} is {text[:40]!r}; a whole number of {self.unit} is expected")
-        return int(text) if text else self.default
+        if text:
+            return int(text)
+        return max(self.default, int(self.of_free * (free_bytes() or 0))) if self.of_free else self.default
 
     def check(self, amount: int, what: str) -> None:
         """Raise ModelError if `what` has more than the limit allows."""
@@ -44,11 +48,12 @@ class Limit:
 # The largest transformers have some 10,000 nodes. Time is linear in them: 100,000 take some 40 s on one core, a quarter
 # of it in ONNX Runtime, which opens three sessions over them.
 NODES = Limit("NODES", 100_000, "nodes")
-# One tensor of a run: 1 GiB of float32. The attention of 16 heads over 4,096 tokens just fits.
-ELEMENTS = Limit("ELEMENTS", 1 << 28, "elements")
-# What a run on a probe image holds at once: what goes into such a softmax and what comes out. An explanation of such a
-# file holds about as much again.
-RUN_BYTES = Limit("RUN_BYTES", 2 << 30, "bytes of tensors at once")
+# What a run on a probe image holds at once. A file of large images takes what its plain pass takes, where sizes are not
+# foreseen with the gaps of an arena, and an explanation about as much again: a third of the memory that is free.
+RUN_BYTES = Limit("RUN_BYTES", 2 << 30, "bytes of tensors at once", of_free=1 / 3)
+# One tensor of a run; a softmax holds two of float32, what goes in and what comes out. The attention of 16 heads over
+# 4,096 tokens takes 1 GiB.
+ELEMENTS = Limit("ELEMENTS", 1 << 28, "elements", of_free=1 / 24)
 # A run on a probe image takes seconds even for large models; a loop in a file can take forever.
 DRY_RUN = Limit("DRY_RUN_SECONDS", 120, "seconds")
 # A model file: protocol buffers end there, and larger models keep their weights in files beside it.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from gradskip_onnx.runtime.machine import CORES
+from gradskip_onnx.machine import CORES
 
 WORTH_A_THREAD = 1 << 20  # array elements; less work is done before a thread has started
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gradskip_onnx.runtime.machine import CORES, free_bytes
+from gradskip_onnx.machine import CORES, free_bytes
 from gradskip_onnx.runtime.session import CPU
 from gradskip_onnx.types import Architecture
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from gradskip_onnx import limits
 from gradskip_onnx.errors import InputError, ModelError
 from gradskip_onnx.graph.architecture import read
 from gradskip_onnx.graph.read.load import load
@@ -79,6 +80,17 @@ def test_a_limit_can_be_raised_and_lowered(monkeypatch: pytest.MonkeyPatch):
         load(vit().SerializeToString())
     monkeypatch.setenv(NODES.variable, "1000")
     load(vit().SerializeToString())
+
+
+@pytest.mark.parametrize(("free", "most"), [(None, 100), (0, 100), (399, 100), (4000, 1000)])
+def test_a_limit_of_memory_follows_what_is_free(free: int | None, most: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "free_bytes", lambda: free)
+    limit = Limit("THINGS", 100, "things", of_free=1 / 4)
+
+    assert limit.amount == most
+    monkeypatch.setenv(limit.variable, "7")  # what a user says holds, whatever is free
+    assert limit.amount == 7
+    assert Limit("OTHERS", 100, "things").amount == 100
 
 
 @pytest.mark.parametrize("text", ["many", "-1", "1.5", "9" * 30])

@@ -39,6 +39,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
         "types",
         "limits",
         "untrusted_files",
+        "machine",
         "addresses",
         "errors",
         "version",

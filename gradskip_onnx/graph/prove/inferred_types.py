@@ -45,9 +45,10 @@ def infer(model: PartialModel, image: ImageInput, size: Size) -> Tensors:
 
 def refuse_large(model: PartialModel, sizes: Mapping[str, Sequence[object]]) -> None:
     """Refuse a tensor that would be too large; a size that is no number is unknown and counts as 1."""
+    most = ELEMENTS.amount
     for name, dims in sizes.items():
         count = prod(size for size in dims if isinstance(size, int))
-        if count > ELEMENTS.amount:
+        if count > most:
             maker = next(node for node in model.nodes if name in node.output)
             ELEMENTS.check(count, f"node {maker.name!r} ({maker.op_type}): its output {name!r}")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradskip_onnx.runtime.machine import CORES, free_bytes
+from gradskip_onnx.machine import CORES, free_bytes
 
 MEMORY = "MemTotal:       24000000 kB\nMemFree:         1000000 kB\nMemAvailable:    9000000 kB\n"
 
