@@ -95,10 +95,17 @@ def _sorted(values: Sym, absent: Array) -> Sym:
     ordered, _ = emit.ops(
         "TopK", values, emit.ints([size]), dims=[values.dims] * 2, dtypes=[values.dtype, np.int64], axis=-1, largest=0
     )
-    count = size - absent[..., None]
-    ranks = np.maximum(2 * (np.arange(1, size + 1) - absent[..., None]) - count - 1, -count)
-    ranked = (ordered * constant(ordered, ranks / count)).sum([-1])
+    ranked = (ordered * _ranks(ordered, size, absent)).sum([-1])
     return ranked / no_zero(ordered.sum([-1]))
+
+
+def _ranks(like: Sym, size: int, absent: Array) -> Sym:
+    """(2u - m - 1) / m of the u-th of the m values that count; where all do a runtime counts, and the file does not."""
+    if not absent.any():
+        ends = (like.emit.const(end, like.dtype) for end in (1 - size, size, 2))
+        return like.emit.op("Range", *ends, dims=(size,)) / size
+    count = size - absent[..., None]
+    return constant(like, np.maximum(2 * (np.arange(1, size + 1) - absent[..., None]) - count - 1, -count) / count)
 
 
 def _counted(flat: Sym, present: Array | None, count: int) -> Sym:
