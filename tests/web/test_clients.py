@@ -187,7 +187,7 @@ def test_triton_repository(built, tmp_path):
 def test_triton_gets_the_weights_that_lie_beside_the_file(built, tmp_path):
     """The file names them; a server looks for them where it lies."""
     model = onnx.load(built)
-    onnx.save_model(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.onnx.data", size_threshold=64)
+    onnx.save_model(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.onnx.data", size_threshold=128)
     made = repository(tmp_path / "m.onnx", tmp_path / "repository")
     onnxruntime.InferenceSession(made / "1" / "model.onnx", providers=["CPUExecutionProvider"])
 
