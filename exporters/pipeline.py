@@ -81,7 +81,8 @@ def export(
     try:
         with scratch_folder(output.parent) as scratch:
             step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
-            source = replace(_as_source(_traced(exportable, opset, scratch), scratch), **_origin(request))
+            name, sha256 = _origin(request)
+            source = replace(_as_source(_traced(exportable, opset, scratch), scratch), name=name, sha256=sha256)
             files, compared = _write(
                 source, exportable, output, scratch, show="" if plain else show, force=force, step=step
             )
@@ -115,11 +116,11 @@ def _write(
     return save(model, output, source, force=force), compared
 
 
-def _origin(request: ExportRequest) -> dict[str, str]:
+def _origin(request: ExportRequest) -> tuple[str, str]:
     """Name and hash of what the file is made from: the checkpoint; of weights from a hub or at random only the name."""
     if request.checkpoint is None:
-        return {"name": Path(request.name).name, "sha256": ""}
-    return {"name": request.checkpoint.name, "sha256": digest_of(request.checkpoint).hex()}
+        return Path(request.name).name, ""
+    return request.checkpoint.name, digest_of(request.checkpoint).hex()
 
 
 def _traced(exportable: Exportable, opset: int, scratch: Path) -> onnx.ModelProto:
