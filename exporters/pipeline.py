@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ from gradskip_onnx.graph.read.load import in_memory
 from gradskip_onnx.graph.read.load import load as load_source
 from gradskip_onnx.methods import DEFAULT, choose_method
 from gradskip_onnx.model_file.mapped_weights import weight_bytes
+from gradskip_onnx.model_file.opening import digest_of
 from gradskip_onnx.output.atomic import scratch_folder
 from gradskip_onnx.output.folder import Folder
 from gradskip_onnx.selfcontained.describe import annotate
@@ -80,7 +81,8 @@ def export(
     try:
         with scratch_folder(output.parent) as scratch:
             step(f"tracing at opset {opset}, {exportable.size[0]}x{exportable.size[1]}")
-            source = _as_source(_traced(exportable, opset, scratch), scratch)
+            name, sha256 = _origin(request)
+            source = replace(_as_source(_traced(exportable, opset, scratch), scratch), name=name, sha256=sha256)
             files, compared = _write(
                 source, exportable, output, scratch, show="" if plain else show, force=force, step=step
             )
@@ -112,6 +114,13 @@ def _write(
             model = build(source, reading, BuildSettings(choose_method(DEFAULT)), **described)
     step(f"writing {output}")
     return save(model, output, source, force=force), compared
+
+
+def _origin(request: ExportRequest) -> tuple[str, str]:
+    """Name and hash of what the file is made from: the checkpoint; of weights from a hub or at random only the name."""
+    if request.checkpoint is None:
+        return Path(request.name).name, ""
+    return request.checkpoint.name, digest_of(request.checkpoint).hex()
 
 
 def _traced(exportable: Exportable, opset: int, scratch: Path) -> onnx.ModelProto:

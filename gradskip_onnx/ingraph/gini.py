@@ -20,6 +20,9 @@ m t e^-R / S <= m e^-R = e^-MARGIN for R = log m + MARGIN. Hence
 whatever the values: 7.1e-4 for 197 tokens, 8.9e-4 for 4,097 (`bound`). It is reached nearly by heads whose values are
 almost equal, within one bin; where they spread, errors up and down cancel, the more the more values there are: on
 attention of ViTs the difference is a few millionths (tests/ingraph/test_gini.py). Few values are therefore sorted.
+
+Bins lie in columns of COLUMN: bin j of column k has c_b = C_k d_j, so that what is added up within columns are products
+with two small matrices.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ FEW, SOME = 1 << 12, 1 << 14  # values of a head that are sorted, and those that
 COUNTING_OPSET = 16  # ScatterElements adds up from here on
 EXACT_IN_SINGLE = 1 << 23  # values whose ranks, up to twice their number, are whole numbers in float32
 TOGETHER = 1 << 22  # values of all heads; above, heads are counted one after the other, to hold less
-COLUMN = 64  # bins whose counts are added up by one row of a product
+COLUMN = 32  # bins that are added up by one row of a product
 
 
 def bound(count: int) -> float:
@@ -95,10 +98,17 @@ def _sorted(values: Sym, absent: Array) -> Sym:
     ordered, _ = emit.ops(
         "TopK", values, emit.ints([size]), dims=[values.dims] * 2, dtypes=[values.dtype, np.int64], axis=-1, largest=0
     )
-    count = size - absent[..., None]
-    ranks = np.maximum(2 * (np.arange(1, size + 1) - absent[..., None]) - count - 1, -count)
-    ranked = (ordered * constant(ordered, ranks / count)).sum([-1])
+    ranked = (ordered * _ranks(ordered, size, absent)).sum([-1])
     return ranked / no_zero(ordered.sum([-1]))
+
+
+def _ranks(like: Sym, size: int, absent: Array) -> Sym:
+    """(2u - m - 1) / m of the u-th of the m values that count; where all do a runtime counts, and the file does not."""
+    if not absent.any():
+        ends = (like.emit.const(end, like.dtype) for end in (1 - size, size, 2))
+        return like.emit.op("Range", *ends, dims=(size,)) / size
+    count = size - absent[..., None]
+    return constant(like, np.maximum(2 * (np.arange(1, size + 1) - absent[..., None]) - count - 1, -count) / count)
 
 
 def _counted(flat: Sym, present: Array | None, count: int) -> Sym:
@@ -108,16 +118,16 @@ def _counted(flat: Sym, present: Array | None, count: int) -> Sym:
     top = no_zero(emit.reduce("ReduceMax", flat, [2])).apply("Log")
     places = flat.apply("Log") * (1 / width) + (top * (-1 / width) + (number - 1))
     bins = places.apply("Max", 0).cast(np.int32)
-    single = count <= EXACT_IN_SINGLE
-    counting = np.ones(1) if present is None else present.ravel()[None, None]
-    ones = emit.const(counting, np.float32 if single else np.int32).expand_like(flat)
+    ones = emit.const(np.ones(1) if present is None else present.ravel()[None, None], np.int32).expand_like(flat)
     table = emit.zeros(ones, 2, number)
     counts = emit.op("ScatterElements", table, bins, ones, dims=table.dims, axis=2, reduction="add")
-    exact = np.float32 if single else np.float64
-    columns = counts.cast(exact).reshape((*heads, number // COLUMN, COLUMN))
-    ranks = columns @ _below(emit, exact) + (_exclusive(columns.sum([3])) * 2 - count)  # 2 N_b + n_b - m
-    weighed = columns * _middles(emit, number, width, exact)
-    return ((weighed * ranks).sum([2, 3], False) / (weighed.sum([2, 3], False) * count)).cast(flat.dtype)
+    exact = np.float32 if count <= EXACT_IN_SINGLE else np.float64
+    n = counts.cast(exact).reshape((*heads, number // COLUMN, COLUMN))
+    starts, steps = _middles(emit, number, width, exact)
+    pairs = (n @ (_below(emit, exact) * steps) * n).sum([3])  # of one column
+    weighed = n @ steps.mT
+    ranked = starts * (pairs + weighed * (_exclusive(n.sum([3])) * 2 - count))
+    return (ranked.sum([2, 3], False) / ((starts * weighed).sum([2, 3], False) * count)).cast(flat.dtype)
 
 
 def _below(emit: Emit, dtype: type) -> Sym:
@@ -132,11 +142,12 @@ def _exclusive(sums: Sym) -> Sym:
     return sums.emit.op("CumSum", sums, sums.emit.const(2, np.int64), dims=sums.dims, exclusive=1)
 
 
-def _middles(emit: Emit, number: int, width: float, dtype: type) -> Sym:
-    """c_b / t, (columns, COLUMN): written as a formula, of which a runtime makes numbers when it loads the file."""
-    rows = emit.const(np.arange(0, number, COLUMN)[:, None], np.float64)
-    bins = rows + emit.const(np.arange(COLUMN)[None], np.float64)
-    return ((bins - (number - 1.5)) * width).apply("Exp").cast(dtype)
+def _middles(emit: Emit, number: int, width: float, dtype: type) -> tuple[Sym, Sym]:
+    """c_b / t = C_k d_j of bin j of column k: C (columns, 1) and d (1, COLUMN), formulas until a runtime loads them."""
+    columns = emit.const(np.arange(0, number, COLUMN)[:, None], np.float64) - (number - 1.5)
+    bins = emit.const(np.arange(COLUMN)[None], np.float64)
+    starts, steps = ((places * width).apply("Exp").cast(dtype) for places in (columns, bins))
+    return starts, steps
 
 
 GINI = {"head": gini_of_heads, "row": gini_of_rows}

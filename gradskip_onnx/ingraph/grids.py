@@ -15,11 +15,11 @@ def matrix(emit: Emit, taps: Taps, old: int) -> Sym:
 
     The file holds the taps, a few numbers a row. A runtime makes the matrix of them once, when it loads the file.
     """
-    columns = emit.const(np.arange(old)[None], np.int64)
+    columns = emit.const(np.arange(old)[None], np.int32)
     places, shares = taps
     total: Sym | None = None
     for place, share in zip(places.T, shares.T, strict=True):
-        chosen = emit.const(place[:, None], np.int64).equals(columns).cast(np.float32)
+        chosen = emit.const(place[:, None], np.int32).equals(columns).cast(np.float32)
         weighed = chosen if (share == 1).all() else chosen * emit.const(share[:, None], np.float32)
         total = weighed if total is None else total + weighed
     assert total is not None  # a tap at least

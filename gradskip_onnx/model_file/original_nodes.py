@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -35,8 +36,7 @@ def changed_nodes(
         if constants[name].data_location == onnx.TensorProto.EXTERNAL:  # a large weight
             return None
         kept.initializer.append(constants[name])
-    data = kept.SerializeToString()
-    return base64.b64encode(data).decode("ascii") if len(data) <= MOST else None
+    return _as_text(kept) if kept.ByteSize() <= MOST else None
 
 
 def _same(node: onnx.NodeProto, written: onnx.NodeProto | None) -> bool:
@@ -51,7 +51,11 @@ def _same(node: onnx.NodeProto, written: onnx.NodeProto | None) -> bool:
 
 def port_text(port: onnx.ValueInfoProto) -> str:
     """The input of a model that a built file makes of the pixels of an image, as text."""
-    return base64.b64encode(port.SerializeToString()).decode("ascii")
+    return _as_text(port)
+
+
+def _as_text(message: Any) -> str:
+    return base64.b64encode(zlib.compress(message.SerializeToString(deterministic=True), 9)).decode("ascii")
 
 
 def own_input(model: onnx.ModelProto, text: Any, name: str) -> onnx.ModelProto:
@@ -78,8 +82,12 @@ def _parsed(message: Any, text: Any, name: str) -> Any:
     try:
         if not isinstance(text, str) or len(text) > 2 * MOST:
             raise ValueError("it is no text, or too long")
-        message.ParseFromString(base64.b64decode(text, validate=True))
-    except (ValueError, binascii.Error, DecodeError) as broken:
+        packed = zlib.decompressobj()
+        data = packed.decompress(base64.b64decode(text, validate=True), MOST)
+        if not packed.eof:
+            raise ValueError(f"it is not whole, or more than {MOST} bytes")
+        message.ParseFromString(data)
+    except (ValueError, binascii.Error, zlib.error, DecodeError) as broken:
         raise ModelError(f"{name}: the nodes kept in its metadata cannot be read: {broken}") from broken
     return message
 

@@ -24,6 +24,7 @@ from gradskip_onnx.surgeon.node_writer import PREFIX
 from gradskip_onnx.surgeon.private_names import held_as, node_proto, port_proto
 from gradskip_onnx.types import Architecture, Array, Dims, Instrumented, Source
 
+from .compact import make_compact
 from .control_flow import SWITCH, put_behind_switch, repeat_for_classes
 from .describe import anatomy, annotate, sign
 
@@ -110,6 +111,7 @@ def _graph(
         fact, ir = reading.facts[architecture.input], plan.model.ir_version
         pixels = write_pixels(architecture, fact, source.opset["ai.onnx"], ir, preprocess, names.image)
         _put_in_front(graph, pixels, architecture.input)
+    make_compact(graph, reading.graph.tensors().keys(), {node.name for node in reading.graph.nodes})
     return plan, names
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -289,3 +290,19 @@ def test_folder_with_a_malicious_pickle_is_refused(segformer_folder, tmp_path):
         load(ExportRequest(str(tmp_path)))
 
     assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_the_file_says_what_it_was_made_from(tmp_path, small_vit, checkpoint):
+    """The checkpoint by its hash; weights that come from no file have only the name of the model."""
+    weights, path = tmp_path / "c.pth", tmp_path / "m.onnx"
+    torch.save(small_vit.module.state_dict(), weights)
+    origin = ["--checkpoint", weights] if checkpoint else ["--random-weights"]
+    result = run("export", VIT, "-o", path, *origin, "--size", "64x96")
+    built = json.loads(onnx.load(path).metadata_props[0].value)["built"]
+    expected = (weights.name, hashlib.sha256(weights.read_bytes()).hexdigest()) if checkpoint else (VIT, "")
+
+    assert result.exit_code == 0, result.output
+    assert (built["source"], built["source_sha256"]) == expected
+    assert f"from {expected[0]}, sha256 {expected[1] or 'unknown'}" in run("inspect", path).output

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
+from zlib import compress
 
 import numpy as np
 import onnx
@@ -146,10 +148,19 @@ def test_a_wrong_description_is_a_warning(source, tmp_path: Path, built_in: Any)
     assert any("was ignored" in warning for warning in explainer.warnings)
 
 
-def test_nodes_in_the_metadata_that_cannot_be_read(source, tmp_path: Path):
+def packed(content: bytes) -> str:
+    return b64encode(compress(content)).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["###", b64encode(b"not compressed").decode(), packed(bytes(10_000_000)), packed(b"x" * 500)[:12], packed(b"x")],
+    ids=["no base64", "not compressed", "too much", "cut", "no protobuf"],
+)
+def test_nodes_in_the_metadata_that_cannot_be_read(text: str, source, tmp_path: Path):
     path = build_into(tmp_path, source, BuildSettings(choose_method("gradskip+")))
     model = onnx.load(path)
     document = json.loads(model.metadata_props[0].value)
-    onnx.helper.set_model_props(model, {KEY: json.dumps(document | {"original_nodes": "###"})})
+    onnx.helper.set_model_props(model, {KEY: json.dumps(document | {"original_nodes": text})})
     with pytest.raises(ModelError, match="nodes kept in its metadata"):
         gradskip_onnx.load(model.SerializeToString(), preprocess="half")

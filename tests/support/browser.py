@@ -85,3 +85,10 @@ def served(folder: Path) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def explain(page: Any, image: Path | dict[str, Any]) -> None:
+    """Give an image to the page of a site, and wait for its map."""
+    page.set_input_files("#file", image)
+    page.wait_for_selector("#result:not([hidden])")
+    page.wait_for_selector('figure:not([aria-busy="true"])')

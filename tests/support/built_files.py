@@ -38,11 +38,14 @@ def run(session: onnxruntime.InferenceSession, images: Array, **feeds: Any) -> d
 
 def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """All nodes, also inside bodies."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from nodes_of(attribute.g)
+    yield from graph.node
+    for body in bodies_of(graph):
+        yield from nodes_of(body)
+
+
+def bodies_of(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
+    """The graphs in attributes of the nodes of a graph."""
+    return [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
 
 
 def domains(graph: onnx.GraphProto) -> set[str]:

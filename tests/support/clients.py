@@ -56,8 +56,8 @@ def npm_packages() -> Path:
     return folder
 
 
-def by_node(built: Path, image: Path, scratch: Path, target: int) -> Found:
-    """By the program for Node, in a copy that finds its packages."""
+def node_program(scratch: Path) -> Path:
+    """A copy of the program for Node that finds its packages."""
     packages = npm_packages()
     program = scratch / "docs" / "examples" / "node"
     if not program.exists():
@@ -65,10 +65,16 @@ def by_node(built: Path, image: Path, scratch: Path, target: int) -> Found:
         shutil.copy(EXAMPLES / "node" / "explain.mjs", program)
         (program / "node_modules").symlink_to(packages.resolve())
         shutil.copytree(ROOT / "gradskip_onnx" / "web" / "page", scratch / "gradskip_onnx" / "web" / "page")
+    return program / "explain.mjs"
+
+
+def by_node(built: Path, image: Path, scratch: Path, target: int) -> Found:
+    """By the program for Node."""
+    program = node_program(scratch)
     copy = scratch / f"image{image.suffix}"
     if copy != image:
         shutil.copy(image, copy)
-    words = ["node", str(program / "explain.mjs"), str(built), str(copy), *([str(target)] if target >= 0 else [])]
+    words = ["node", str(program), str(built), str(copy), *([str(target)] if target >= 0 else [])]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
     facts = json.loads(done.stdout.splitlines()[-1])
     return Found(facts["explained"], np.load(facts["written"]), text=done.stdout)

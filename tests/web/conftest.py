@@ -64,3 +64,16 @@ def browser(launch: Callable[..., Any]) -> Iterator[Any]:
     found = launch()
     yield found
     found.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """The page with its model loaded; an error in a script fails the test."""
+    found = browser.new_page(viewport={"width": 1280, "height": 900})
+    errors: list[str] = []
+    found.on("pageerror", lambda error: errors.append(str(error)))
+    found.goto(address)
+    found.wait_for_selector("#model:has-text('classes')")
+    yield found
+    found.close()
+    assert errors == []

@@ -13,13 +13,14 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from PIL import Image
 
 from gradskip_onnx.demo import demo_image
 from tests.support.built_models import PREPROCESS, SIDE, built_model
-from tests.support.clients import EXAMPLES, MAP_BOUND, by_node, by_python, npm_packages
+from tests.support.clients import EXAMPLES, MAP_BOUND, by_node, by_python, node_program, npm_packages
 
 HEADERS = "GRADSKIP_ONNXRUNTIME_INCLUDE"  # environment variable: a folder with onnxruntime_c_api.h
 
@@ -33,6 +34,30 @@ def test_node(target, built, tmp_path):
     assert found.explained == expected.explained
     assert np.abs(found.map - expected.map).max() < MAP_BOUND * np.abs(expected.map).max()
     assert f"{expected.explained}  " in found.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "image", "target", "message"),
+    [
+        ("built", "image", "7", "the model has no class 7; choose 0 to 6"),
+        ("built", "image", "-6", "the model has no class -6"),
+        ("built", "image", "bird", "the model has no class NaN"),
+        ("nothing.onnx", "image", "0", "no such file"),
+        ("built", "nothing.png", "0", "missing"),
+    ],
+)
+def test_node_says_in_one_line_what_is_wrong(model, image, target, message, built, tmp_path):
+    given = {"built": str(built), "image": str(demo_image())}
+    words = [given.get(model, str(tmp_path / model)), given.get(image, str(tmp_path / image)), target]
+    done = subprocess.run(
+        ["node", node_program(tmp_path), *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
@@ -117,6 +142,18 @@ def test_c_says_what_is_wrong(compiled, built, tmp_path):
         assert message in done.stderr
 
 
+@pytest.mark.parametrize("word", ["7", "-2", "99999999999999999999", "bird", ""])
+def test_c_refuses_a_class_that_the_model_has_not(word, compiled, built, tmp_path):
+    """It would read behind the end of the scores."""
+    Image.new("RGB", (SIDE, SIDE)).save(tmp_path / "image.ppm")
+    words = [compiled, built, tmp_path / "image.ppm", tmp_path / "map.pfm", word]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {word}: no class of this model\n"
+    assert not (tmp_path / "map.pfm").exists()
+
+
 def triton_messages() -> ModuleType:
     """Triton's own model_config.proto, as its client for Python ships it; nothing else of that is imported."""
     package = importlib.util.find_spec("tritonclient")
@@ -145,6 +182,16 @@ def test_triton_repository(built, tmp_path):
     assert text.count("output {") == 3
     assert text.count("optional: true") == 1
     assert text.index('name: "target"') < text.index("optional: true")
+
+
+def test_triton_gets_the_weights_that_lie_beside_the_file(built, tmp_path):
+    """The file names them; a server looks for them where it lies."""
+    model = onnx.load(built)
+    onnx.save_model(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.onnx.data", size_threshold=128)
+    made = repository(tmp_path / "m.onnx", tmp_path / "repository")
+    onnxruntime.InferenceSession(made / "1" / "model.onnx", providers=["CPUExecutionProvider"])
+
+    assert (made / "1" / "m.onnx.data").read_bytes() == (tmp_path / "m.onnx.data").read_bytes()
 
 
 def test_triton_understands_the_config(built, tmp_path):

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -19,16 +16,10 @@ from gradskip_onnx.images.preprocess import prepare
 from gradskip_onnx.images.read import open_picture
 from gradskip_onnx.web.built_file import read_built_file
 from gradskip_onnx.web.site import write_site
-from tests.support.browser import NO_GPU, SOFTWARE_GPU, served
+from tests.support.browser import NO_GPU, SOFTWARE_GPU, explain, served
 from tests.support.built_models import LABELS, PREPROCESS, built_model
 
 pytestmark = pytest.mark.slow
-
-NO_MEMORY = """WebAssembly.Memory = class {
-  constructor() {
-    throw new RangeError("WebAssembly.Memory(): could not allocate memory");
-  }
-};"""
 
 MAP_BOUND = 1e-3  # of its largest value: the project's demand on every client
 # Decodes and explains an image through the modules of the page, for the map itself.
@@ -39,25 +30,6 @@ EXPLAIN = """async ([file, target]) => {
   const { classes, maps } = await ask("explain", { image, target });
   return { classes, maps: maps.map(({ target, values, rows }) => ({ target, rows, values: [...values] })) };
 }"""
-
-
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
-    """The page with its model loaded; an error in a script fails the test."""
-    found = browser.new_page(viewport={"width": 1280, "height": 900})
-    errors: list[str] = []
-    found.on("pageerror", lambda error: errors.append(str(error)))
-    found.goto(address)
-    found.wait_for_selector("#model:has-text('classes')")
-    yield found
-    found.close()
-    assert errors == []
-
-
-def explain(page: Any, image: Path | dict[str, Any]) -> None:
-    page.set_input_files("#file", image)
-    page.wait_for_selector("#result:not([hidden])")
-    page.wait_for_selector('figure:not([aria-busy="true"])')
 
 
 def by_python(built: Path, image: Path, target: int) -> tuple[np.ndarray, np.ndarray]:
@@ -231,14 +203,6 @@ def test_no_camera_gets_one_clear_line(launch, address):
     browser.close()
 
 
-def test_a_bad_image_gets_one_clear_line(page):
-    page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"this is no image"})
-    page.wait_for_selector("#error:not([hidden])")
-    assert "no image that the browser can read" in page.inner_text("#error")
-    explain(page, demo_image())  # and the next one works
-    assert not page.is_visible("#error")
-
-
 def test_nothing_can_leave_the_page(page, address, tmp_path):
     """Neither the page nor its worker can ask another server, though that one would answer."""
     (tmp_path / "file.txt").write_text("x")
@@ -271,37 +235,6 @@ def test_only_one_runtime_is_loaded(browser, address):
     assert "WebAssembly" in found.inner_text("#facts")
     found.close()
     assert sum(url.endswith(".wasm") for url in asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda site: (site / "model" / "explained.onnx").unlink(), "missing on the server (status 404)"),
-        (lambda site: cut(site / "model" / "explained.onnx"), "was cut short"),
-        (lambda site: (site / "site.json").unlink(), "site.json is missing"),
-        (lambda site: begin(site / "worker.mjs", "delete globalThis.WebAssembly;"), "has no WebAssembly"),
-        (lambda site: begin(site / "worker.mjs", NO_MEMORY), "too little free memory for the model (0 MB)"),
-    ],
-)
-def test_a_damaged_site_says_what_is_wrong(spoil, message, site, browser, tmp_path):
-    shutil.copytree(site, tmp_path / "site")
-    spoil(tmp_path / "site")
-    with served(tmp_path / "site") as address:
-        found = browser.new_page()
-        found.goto(address)
-        found.wait_for_selector("#error:not([hidden])")
-        assert message in found.inner_text("#error")
-        found.close()
-
-
-def cut(path: Path) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2])
-
-
-def begin(script: Path, code: str) -> None:
-    """What the worker meets in other browsers."""
-    script.write_text(code + "\n" + script.read_text())
 
 
 @pytest.mark.parametrize("width", [390, 1280])

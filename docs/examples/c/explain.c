@@ -49,6 +49,14 @@ static char *name_of(const char *text, const char *object, const char *key) {
   return name;
 }
 
+/* The index of a class, -1 for the likeliest; `classes` is the text that says how many there are. */
+static int64_t class_of(const char *word, const char *classes) {
+  char *end;
+  long long found = strtoll(word, &end, 10);
+  if (!*word || *end || found < -1 || found >= (classes ? atoll(classes) : 0)) fail(word, "no class of this model");
+  return found;
+}
+
 static uint8_t *read_ppm(const char *path, int64_t *width, int64_t *height) {
   FILE *file = fopen(path, "rb");
   int w, h, most;
@@ -149,7 +157,7 @@ int main(int count, char **words) {
   check(ort->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory));
   const char *built = value_of(description, "built");
 
-  int64_t class = count > 4 ? atoll(words[4]) : -1, one = 1; /* -1: the likeliest */
+  int64_t class = class_of(count > 4 ? words[4] : "-1", value_of(built, "classes")), one = 1;
   OrtValue *fed[2] = {image_tensor(session, memory, words[2], description), NULL}, *found[3] = {NULL, NULL, NULL};
   check(ort->CreateTensorWithDataAsOrtValue(memory, &class, sizeof class, &one, 1, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,
                                             &fed[1]));

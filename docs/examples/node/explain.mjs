@@ -20,15 +20,24 @@ if (!imagePath) {
   process.exit(2);
 }
 
-const model = await open(ort, new Uint8Array(await readFile(modelPath)), { logSeverityLevel: 3 });
-const { classes, maps, box } = await explain(model, await decode(imagePath), Number(target));
-for (const { index, name, share, score } of classes.slice(0, 5)) {
-  console.log(`${String(index).padStart(5)}  ${share.toFixed(4)}  ${score.toFixed(3).padStart(8)}  ${name}`);
+await main().catch((error) => {
+  console.error(`error: ${error.message}`);
+  process.exit(2);
+});
+
+async function main() {
+  const model = await open(ort, new Uint8Array(await readFile(modelPath)), { logSeverityLevel: 3 });
+  const { classes, maps, box } = await explain(model, await decode(imagePath), Number(target));
+  for (const { index, name, share, score } of classes.slice(0, 5)) {
+    console.log(`${String(index).padStart(5)}  ${share.toFixed(4)}  ${score.toFixed(3).padStart(8)}  ${name}`);
+  }
+  const { dir, name } = parse(imagePath);
+  const written = `${dir || "."}/${name}.relevance.npy`;
+  await writeFile(written, npy(maps[0]));
+  console.log(
+    JSON.stringify({ explained: maps[0].target, rows: maps[0].rows, columns: maps[0].columns, box, written }),
+  );
 }
-const { dir, name } = parse(imagePath);
-const written = `${dir || "."}/${name}.relevance.npy`;
-await writeFile(written, npy(maps[0]));
-console.log(JSON.stringify({ explained: maps[0].target, rows: maps[0].rows, columns: maps[0].columns, box, written }));
 
 /**
  * The pixels of an image file: turned as its camera says, over white, its colour profile left aside, as in Python.

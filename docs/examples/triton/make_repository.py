@@ -55,6 +55,9 @@ def main() -> None:
     (folder / "1").mkdir(parents=True, exist_ok=True)
     (folder / "config.pbtxt").write_text(text, encoding="utf-8")
     shutil.copyfile(arguments.model, folder / "1" / "model.onnx")
+    weights = arguments.model.with_name(f"{arguments.model.name}.data")  # of a model that one file cannot hold
+    if weights.exists():
+        shutil.copyfile(weights, folder / "1" / weights.name)
     print(folder)
 
 

@@ -33,6 +33,7 @@ started.catch(fail);
 
 async function start() {
   byId("unstarted").remove();
+  byId("model").textContent = "The model is being loaded.";
   offerWays(take, fail);
   byId("opacity").addEventListener("input", () => {
     page.opacity = byId("opacity").value / 100;
@@ -46,7 +47,9 @@ async function start() {
   byId("save").addEventListener("click", () => save().catch(fail));
   const response = await fetch("site.json");
   if (!response.ok) throw new Error(`site.json is missing on the server (status ${response.status}).`);
-  page.site = await response.json();
+  page.site = await response.json().catch(() => {
+    throw new Error("site.json on the server is damaged: upload the folder of the site again.");
+  });
   byId("title").textContent = document.title = page.site.title;
   page.opacity = page.site.drawing.opacity;
   byId("opacity").value = String(100 * page.opacity);
@@ -191,7 +194,7 @@ function show(shown) {
 
 /** A panel with its class above it. */
 function figure({ index, name, share, score }, unit) {
-  const words = `${unit} ${percent(share)} · logit ${score.toFixed(2)}`;
+  const words = `${unit} ${percent(share)} · logit\u00a0${score.toFixed(2)}`;
   const title = element("figcaption", {}, element("strong", {}, name), element("span", { className: "faint" }, words));
   const canvas = element("canvas", { role: "img", "aria-label": `Map of the relevance for ${name}` });
   canvas.dataset.target = String(index);
@@ -206,6 +209,7 @@ function repaint() {
   works.forEach((work, at) => paintOn(canvases[at], work, page.view, page.opacity));
   const { ends, lined, notes } = drawLegend(works, page.shown.map(nameOf), page.opacity);
   byId("line").hidden = !lined;
+  byId("scale").hidden = page.view !== "overlay";
   [byId("low").textContent, byId("high").textContent] = ends;
   byId("notes").textContent = notes.join(" · ");
   byId("legend").hidden = page.view === "photo";

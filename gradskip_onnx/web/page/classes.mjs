@@ -94,6 +94,6 @@ function row({ index, name, share }, { shown, open, unit, explain, compare }) {
 
 /** @param {number} share */
 export function percent(share) {
-  if (share > 0 && share < 0.001) return "< 0.1 %";
-  return share < 1 && share > 0.999 ? "> 99.9 %" : `${(100 * share).toFixed(1)} %`;
+  if (share > 0 && share < 0.001) return "<\u00a00.1\u00a0%";
+  return share < 1 && share > 0.999 ? ">\u00a099.9\u00a0%" : `${(100 * share).toFixed(1)}\u00a0%`;
 }

@@ -13,7 +13,8 @@ function start() {
   const made = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })), { type: "module" });
   made.onmessage = ({ data }) => answer(data);
   made.onerror = (event) => {
-    for (const { reject } of waiting.values()) reject(new Error(event.message || "a script could not be loaded"));
+    for (const { reject } of waiting.values())
+      reject(new Error(event.message || "A script of this page is missing on the server."));
     waiting.clear();
   };
   return made;

@@ -1,5 +1,7 @@
 /** Decodes a picture file as `gradskip_onnx.images.read` does: upright, without its colour profile, over white. */
 
+import { isWhole } from "./whole.mjs";
+
 const MOST_PIXELS = 100_000_000;
 
 /**
@@ -7,6 +9,9 @@ const MOST_PIXELS = 100_000_000;
  * @returns {Promise<ImageData & {channels: 4}>}
  */
 export async function decode(file) {
+  if (!isWhole(new Uint8Array(await file.arrayBuffer()))) {
+    throw new Error("This image is cut short: its end is missing. Save or send it again.");
+  }
   const bitmap = await bitmapOf(file);
   const { width, height } = bitmap;
   if (width * height > MOST_PIXELS) {

@@ -17,6 +17,7 @@ import { fromHalf, toHalf } from "./half.mjs";
 import { prepare } from "./prepare.mjs";
 
 export const PREDICTED = -1; // as a target: the likeliest class; -2 is the second, and so on
+const RANKED = 5; // ranks that a negative target can name
 
 /**
  * @param {any} ort the module onnxruntime-web or onnxruntime-node
@@ -39,7 +40,10 @@ export async function open(ort, bytes, options = {}) {
  */
 export async function explain(opened, image, target = PREDICTED) {
   const { ort, session, description } = opened;
-  const { inputs, outputs, task, top } = description.built;
+  const { inputs, outputs, task, top, classes: count } = description.built;
+  if (!Number.isInteger(target) || target < -RANKED || target >= count) {
+    throw new Error(`the model has no class ${target}; choose 0 to ${count - 1}, or ${PREDICTED} for the likeliest`);
+  }
   const { tensor, box } = imageTensor(opened, image);
   const feeds = { [inputs.image]: tensor };
   if (inputs.target) {

@@ -47,7 +47,7 @@ self.onmessage = async ({ data: { id, ask, ...details } }) => {
     const done = await ASKED[ask](details, (progress) => self.postMessage({ id, progress }));
     self.postMessage({ id, done });
   } catch (error) {
-    self.postMessage({ id, failed: error instanceof Error ? `${error.name}: ${error.message}` : String(error) });
+    self.postMessage({ id, failed: String(error).replace(/^Error: /, "") });
   }
 };
 
@@ -95,7 +95,7 @@ async function opened(engine, site, report) {
   const total = site.runtime.files[wasm] + site.model.bytes;
   let loaded = 0;
   const count = (bytes) => report({ loaded: (loaded += bytes), total });
-  const ort = await import(new URL(`runtime/${engine.module}`, HERE).href);
+  const ort = await load(`runtime/${engine.module}`);
   ort.env.wasm.wasmPaths = { mjs: new URL(`runtime/${engine.wasm}.mjs`, HERE).href };
   ort.env.wasm.wasmBinary = await download([{ name: `runtime/${wasm}`, bytes: site.runtime.files[wasm] }], count);
   ort.env.wasm.numThreads = self.crossOriginIsolated ? Math.min(MOST_THREADS, navigator.hardwareConcurrency || 1) : 1;
@@ -107,6 +107,18 @@ async function opened(engine, site, report) {
     engine,
     opened: await open(ort, model, { executionProviders: [engine.provider], logSeverityLevel: 3 }),
   };
+}
+
+/** @param {string} name of a script of the site */
+async function load(name) {
+  const address = new URL(name, HERE);
+  try {
+    return await import(address.href);
+  } catch (error) {
+    const { ok, status } = await fetch(address, { method: "HEAD" }); // `import` says not why
+    if (ok) throw error;
+    throw new Error(`${name} is missing on the server (status ${status})`);
+  }
 }
 
 /**
