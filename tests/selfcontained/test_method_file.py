@@ -81,6 +81,12 @@ def test_own_outputs_are_those_of_the_model(plain, session):
     assert close(run(session, images())["logits"], expected)
 
 
+def test_a_class_that_the_model_has_not_ends_the_run(session):
+    assert run(session, images(), target=np.array([4]))["explained"].tolist() == [4, 4]
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match="out of data bounds, idx=5"):
+        run(session, images(), target=np.array([5]))
+
+
 def test_explain_off_gives_the_logits_and_empty_maps(session):
     found = run(session, images(), explain=np.array(False))
 

@@ -98,16 +98,18 @@ def choose(target: Sym, strength: Sym) -> Sym:
     """The class (B,) for a target (B,): its number, or its rank by `strength` (B, C).
 
     -1 is the strongest class, -2 the second, and so on; a rank beyond RANKED means -1. Of equally strong classes the
-    first comes first, as in ArgMax.
+    first comes first, as in ArgMax. A number that no class has ends the run: it is looked up among those of the classes.
     """
-    emit, count = target.emit, min(RANKED, strength.dims[1] or 1)
+    emit, classes = target.emit, strength.dims[1] or 1
+    count = min(RANKED, classes)
     dims = (strength.dims[0], count)
     _, order = emit.ops(
         "TopK", strength.cast(np.float32), emit.ints([count]), dims=[dims, dims], dtypes=[np.float32, np.int64], axis=1
     )
     rank = (target < -count).where(emit.const(0, np.int64), -1 - target)
     here = rank.unsqueeze(1).equals(emit.const(np.arange(count)[None], np.int64))
-    return (target < 0).where(here.where(order, 0).sum([1], keepdims=False), target)
+    chosen = (target < 0).where(here.where(order, 0).sum([1], keepdims=False), target)
+    return emit.op("Gather", emit.const(np.arange(classes), np.int64), chosen, dims=chosen.dims, dtype=np.int64, axis=0)
 
 
 def one_hot(chosen: Sym, logits: Sym) -> Sym:
