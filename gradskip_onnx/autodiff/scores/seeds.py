@@ -98,7 +98,7 @@ def choose(target: Sym, strength: Sym) -> Sym:
     """The class (B,) for a target (B,): its number, or its rank by `strength` (B, C).
 
     -1 is the strongest class, -2 the second, and so on; a rank beyond RANKED means -1. Of equally strong classes the
-    first comes first, as in ArgMax. A number that no class has ends the run: it is looked up among those of the classes.
+    first comes first, as in ArgMax. A number that no class has ends the run, when it is looked up among theirs.
     """
     emit, classes = target.emit, strength.dims[1] or 1
     count = min(RANKED, classes)
