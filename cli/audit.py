@@ -120,18 +120,15 @@ def audit(model: Path, data: str, **flags: Any) -> None:
     from .console import Terminal
 
     settings = read_settings(flags)
-    policy, baseline = read_request(
-        flags, [region.name for region in settings.regions]
-    )  # a mistake is better known before
+    policy, baseline = read_request(flags, [region.name for region in settings.regions])  # a mistake is said early
     check_request(flags)
     terminal = Terminal(flags["verbose"], flags["quiet"], flags["as_json"])
     explainer, dataset = open_both(model, data, terminal, flags)
+    architecture = explainer.architecture
     if baseline is not None:
-        require_comparable(
-            baseline.facts, {"task": explainer.architecture.task, "classes": explainer.architecture.classes}
-        )
+        require_comparable(baseline.facts, {"task": architecture.task, "classes": architecture.classes})
     if policy is not None:
-        require_classes(policy, explainer.labels, explainer.architecture.classes)
+        require_classes(policy, explainer.labels, architecture.classes)
     terminal.warn([*dataset.warnings, *unused_labels(dataset, explainer)])
     count = len(dataset.entries)
     with terminal.progress(count) as bar:

@@ -95,7 +95,7 @@ def compare(a: str, b: str, data: str | None, **flags: Any) -> None:
     place = open_place(flags["output"])
     sides = tuple(_side(path, dataset, place.name, name, terminal, flags) for path, name in ((a, "a"), (b, "b")))
     first, second = (facts_of(side) for side in sides)
-    require_comparable(first, second)  # before anything is audited
+    require_comparable(first, second, ("A", "B"))  # before anything is audited
     if policy is not None:
         require_classes(policy, first["labels"] or (), first["classes"])
     compared = _compare((sides[0], sides[1]), terminal, own_class=flags["own_class"])

@@ -76,6 +76,7 @@ def render(
         flips_rows=[shown(compared, int(at), None, draw=False) for at in flips[:MOST_ROWS]],
         flip_count=len(flips),
         shared=bool(pairs.same_target.all()),
+        equal=bool(pairs.equal_maps.all()),
     )
     return text.encode("utf-8", "replace")  # names of files need not be UTF-8
 

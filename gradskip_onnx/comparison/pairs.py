@@ -34,7 +34,7 @@ class Pairs:
 
 def pair(first: Audit, second: Audit, step: Step) -> Pairs:
     """The pairs of two audits; raises InputError where they are not about the same images or classes."""
-    require_comparable(first.facts, second.facts)
+    require_comparable(first.facts, second.facts, ("A", "B"))
     observed = tuple(observe(audit, resamples=0, seed=0) for audit in (first, second))
     every = common_names(first, second)
     rows = _common(observed, every)

@@ -19,14 +19,17 @@ from .row import Row, Span
 
 ASKED = ("method", "options", "score", "target", "preprocess", "regions", "check", "labels")  # of audit.json
 SHARED = 0.5  # of the images of either audit: with fewer in common, the audits are of different images
+NAMES = ("the baseline", "this audit")
 
 
-def require_comparable(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
+def require_comparable(first: Mapping[str, Any], second: Mapping[str, Any], names: tuple[str, str] = NAMES) -> None:
     """Raise InputError for the facts of two audits of different tasks or numbers of classes."""
     for name, words in (("task", "the task"), ("classes", "the number of classes")):
         one, other = first[name], second[name]
         if one != other:
-            raise InputError(f"the two cannot be compared: {words} is {one} in the first and {other} in the second")
+            raise InputError(
+                f"{' and '.join(names)} cannot be compared: {words} is {one} in {names[0]}, {other} in {names[1]}"
+            )
 
 
 def baseline_of(now: Audit, then: Audit) -> Baseline:

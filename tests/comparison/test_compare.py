@@ -124,6 +124,13 @@ def test_an_audit_agrees_with_itself_exactly(pair):
         assert (overall.value, overall.low, overall.high) == (1.0, 1.0, 1.0)
 
 
+@pytest.mark.parametrize(("other", "title"), [(0, "Some of the images: all maps are equal"), (1, "The least alike")])
+def test_pairs_are_called_what_they_are(tmp_path, pair, other, title):
+    write_comparison(open_place(tmp_path), compare(pair[0], pair[other]), ("one", "two"))
+
+    assert f'<h2 id="least-title">{title}</h2>' in (tmp_path / PAGE).read_text()
+
+
 def test_equal_is_said_of_equal_bits_alone(tmp_path, pair):
     """Maps that rank every place alike are not equal if their numbers differ."""
     first = pair[0]
@@ -180,7 +187,7 @@ def test_pairs_are_found_by_name_and_failures_are_left_out(tmp_path):
 def test_audits_that_cannot_be_compared_are_refused(tmp_path, pair):
     rng = np.random.default_rng(0)
     other = write_audit(tmp_path / "classes", 4, labels=("cat", "dog"))
-    with pytest.raises(InputError, match="the number of classes is 3 in the first and 2"):
+    with pytest.raises(InputError, match="A and B cannot be compared: the number of classes is 3 in A, 2 in B"):
         compare(pair[0], other)
     with pytest.raises(InputError, match="no image in common"):
         compare(pair[0], write_audit(tmp_path / "names", 4))
