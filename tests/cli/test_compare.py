@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -18,6 +19,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("sklearn")
 
 QUICK = ("--method", "grad-cam")
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +148,7 @@ def test_images_that_failed_have_an_exit_code(folder):
 
 
 def test_segmentation_explains_the_classes_of_the_first(folder):
-    model = "tests/fixtures/segformer.onnx"
+    model = FIXTURES / "segformer.onnx"
 
     result = run("compare", model, model, "planted:3", *QUICK, "-o", folder / "segmentation")
 

@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -53,8 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "folder").mkdir()
     with (folder / "sparse").open("wb") as stream:
         stream.truncate(64 << 30)
-    with socket.socket(socket.AF_UNIX) as door:
-        os.chdir(folder)  # names of sockets are short
+    with socket.socket(socket.AF_UNIX) as door, chdir(folder):  # names of sockets are short
         door.bind("socket")
     return folder
 
