@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gradskip_onnx.findings.found import Finding
-from gradskip_onnx.findings.row import amount
 from gradskip_onnx.findings.violations import Violation
-from gradskip_onnx.findings.words import Verdict, count_text, interval_text, value_text, verdict_of, with_interval
+from gradskip_onnx.findings.words import Verdict, count_text, value_text, verdict_of, with_interval
 from gradskip_onnx.metrics.statistics import Interval
 
 from .compare import Comparison
@@ -48,8 +47,8 @@ def _answers(compared: Comparison, second: str) -> Iterator[str]:
     elif flips.overall is not None:
         yield f"{second} gives another class to {with_interval(flips)} of them."
     if (found := change.overall) is not None and found.value:
-        moves, by = "rises" if found.value > 0 else "falls", amount(found.value, change.unit)
-        yield f"Its share of right answers {moves} by {by} ({interval_text(found, change.unit)})."
+        value, low, high = (f"{100 * share:.1f}".replace("-", "−") for share in (found.value, found.low, found.high))
+        yield f"Its share of right answers changes by {value} percentage points ({low} to {high})."
 
 
 def _maps(compared: Comparison) -> Iterator[str]:

@@ -152,9 +152,8 @@ def test_the_summary_has_the_figures_of_the_findings(compared):
     assert "one and two were asked about 12 images." in text
     assert f"two gives another class to {flips.value:.1%}".replace("%", " %") in text
     assert f"overlap by {overlap.value:.1%}".replace("%", " %") in text
-    change = overall_of(compared.found, "accuracy-change")
-    assert change.value < 0
-    assert f"Its share of right answers falls by {-100 * change.value:.1f} percentage points (−" in text
+    change = 100 * overall_of(compared.found, "accuracy-change").value
+    assert f"Its share of right answers changes by −{-change:.1f} percentage points (−" in text
 
 
 def test_broken_rules_are_said_in_plain_words(compared):
