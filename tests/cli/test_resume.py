@@ -190,7 +190,7 @@ def test_the_overview_shows_every_image(place, photos):
     assert "3 images explained, 1 failed" in page
 
 
-KINDS = [("png", {"png"}), ("npy,json", {"npy", "json"}), (".PNG, json", {"png", "json"})]
+KINDS = [("png", ["png"]), ("npy,json", ["npy", "json"]), (".PNG, json", ["png", "json"])]
 
 
 @pytest.mark.parametrize(("words", "kinds"), KINDS, ids=str)
