@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "NPY_DISABLE_CPU_FEATURES"
-AVX512 = (
-    "X86_V4 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"  # by the names of NumPy 1 and 2
-)
+# By the names of NumPy below 2.4 and from there on; it passes over those that it does not know.
+AVX512 = "X86_V4 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
+FIRST = 8192  # characters that hold what is said of the first core; of hundreds of cores it would take long to ask
 ZEN_4 = (
     r"vendor_id\s*: AuthenticAMD$",
     r"cpu family\s*: 25$",  # Zen 3 too, which has no AVX-512
@@ -28,6 +28,7 @@ def sort_quickly(processors: Path = Path("/proc/cpuinfo")) -> None:
     if "numpy" in sys.modules or VARIABLE in os.environ:
         return
     with suppress(OSError):
-        first = processors.read_text(encoding="ascii", errors="replace").partition("\n\n")[0]
+        with processors.open(encoding="ascii", errors="replace") as lines:
+            first = lines.read(FIRST).partition("\n\n")[0]
         if all(re.search(line, first, re.MULTILINE) for line in ZEN_4):
             os.environ[VARIABLE] = AVX512

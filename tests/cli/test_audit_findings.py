@@ -56,23 +56,21 @@ def test_a_policy_that_is_violated_ends_with_code_5(folder):
     assert {one["rule"] for one in found} == {"findings.border.max"}
 
 
-def test_a_mistake_in_a_policy_is_said_before_the_audit_begins(folder):
-    (folder / "wrong.toml").write_text("[findings.boarder]\nmax = 1")
+ABSENT_CLASS = '[findings.border]\nmax = 1\nclasses = ["moon", "unicorn"]'
+MISTAKES = {
+    "[findings.boarder]\nmax = 1": "did you mean 'border'",
+    ABSENT_CLASS: "policy: findings.border: no class is called 'unicorn'",
+}
+
+
+@pytest.mark.parametrize(("policy", "said"), MISTAKES.items(), ids=["finding", "class"])
+def test_a_mistake_in_a_policy_is_said_before_the_audit_begins(folder, policy, said):
+    (folder / "wrong.toml").write_text(policy)
 
     result = run(*BASE, "-o", str(folder / "never"), "--policy", str(folder / "wrong.toml"))
 
     assert result.exit_code == 2
-    assert "did you mean 'border'" in result.stderr
-    assert not (folder / "never").exists()
-
-
-def test_a_class_of_a_policy_that_the_model_lacks_is_said_before_the_audit_begins(folder):
-    (folder / "class.toml").write_text('[findings.border]\nmax = 1\nclasses = ["moon", "unicorn"]')
-
-    result = run(*BASE, "-o", str(folder / "never"), "--policy", str(folder / "class.toml"))
-
-    assert result.exit_code == 2
-    assert "policy: findings.border: no class is called 'unicorn'" in result.stderr
+    assert said in result.stderr
     assert not (folder / "never").exists()
 
 
